@@ -202,14 +202,13 @@ impl PacketCard for LabCard {
     }
 
     fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()> {
-        for family in [4, 6] {
+        let change = |family, is_claimed: bool| {
             let (protocol, port) = (protocol.number().into(), port.into());
             // SAFETY: an open card.
-            answer(unsafe {
-                (self.card.functions.claim)(self.card.number, family, protocol, port, is_claimed.into())
-            })?;
-        }
-        Ok(())
+            answer(unsafe { (self.card.functions.claim)(self.card.number, family, protocol, port, is_claimed.into()) })
+        };
+        change(4, is_claimed)?;
+        change(6, is_claimed).map(drop).inspect_err(|_| drop(change(4, !is_claimed)))
     }
 
     fn wait(&mut self, time: Duration) {

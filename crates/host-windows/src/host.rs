@@ -100,7 +100,9 @@ impl WindowsHost {
         let before = (answer.path.state, answer.path.next_hop_mac);
         let known = sys::neighbour(answer.path.interface, hop)?;
         self.apply(answer, known);
-        if answer.path.state == PathState::Resolving && before.0 == PathState::Ready {
+        // One that has not been resolved, because too many others were, is tried again.
+        let is_open = before.0 == PathState::Ready || self.resolver.age(answer.path.interface, hop).is_none();
+        if answer.path.state == PathState::Resolving && is_open {
             // If that fails, so does the path after a time.
             let _ = self.resolver.resolve(answer.path.interface, hop, answer.path.source);
         }

@@ -70,6 +70,6 @@ pub use changes::{ChangedTables, Changes};
 #[cfg(windows)]
 pub use host::{WindowsHost, is_wine, read_neighbour, read_tables};
 #[cfg(windows)]
-pub use ports::{connection_owner, port_owners, prove_port};
+pub use ports::{connection_owner, endpoint_rows, port_owners, prove_port};
 #[cfg(windows)]
 pub use resolver::{NeighbourResolver, ResolutionStart};

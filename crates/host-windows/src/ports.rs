@@ -29,6 +29,14 @@ pub fn connection_owner(local: Endpoint, remote: Endpoint) -> Result<Option<u32>
     Ok(match_connection(rows(PortProtocol::Tcp)?, local, remote))
 }
 
+/// All sockets of a protocol.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn endpoint_rows(protocol: PortProtocol) -> Result<Vec<EndpointRow>> {
+    rows(protocol)
+}
+
 fn rows(protocol: PortProtocol) -> Result<Vec<EndpointRow>> {
     match protocol {
         PortProtocol::Tcp => sys::tcp_rows(),

@@ -64,6 +64,11 @@ impl RingMemory for MappedRing {
     }
 
     #[inline]
+    fn readable(&self) -> u64 {
+        2 * self.size
+    }
+
+    #[inline]
     fn header(&self, at: usize) -> u32 {
         // SAFETY: inside the mapping and aligned (checked by `at`), an atomic, valid for any bytes.
         unsafe { self.kernels.at::<AtomicU32>(PAGE + at, 1).as_ref() }.load(Acquire)

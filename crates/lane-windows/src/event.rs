@@ -1,5 +1,6 @@
 //! Events: one process or thread wakes another.
 
+use crate::private_object;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::ptr::null;
@@ -28,8 +29,9 @@ impl WakeEvent {
     /// # Errors
     /// If the process has too many handles.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no security attributes and no name are passed.
-        let handle = unsafe { CreateEventW(null(), 0, 0, null()) };
+        let attributes = private_object::attributes()?;
+        // SAFETY: valid attributes, and no name are passed.
+        let handle = unsafe { CreateEventW(&raw const attributes, 0, 0, null()) };
         if handle.is_null() {
             return Err(io::Error::last_os_error());
         }

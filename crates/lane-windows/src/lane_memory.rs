@@ -13,7 +13,7 @@ use crate::section::{SectionView, SharedSection, WritableView};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use tickwire_lane::record_ring::{ConsumerPage, ProducerMemory, RING_BYTES, RecordProducer, RecordRing, RingMemory};
 use tickwire_stack::Limits;
 use tickwire_stack::memory::PAGE;
@@ -50,6 +50,8 @@ pub struct LaneMemory {
     side: LaneSide,
     own: WritableView,
     others: SectionView,
+    /// The public part of the program's section is a stack's.
+    has_stack: AtomicBool,
 }
 
 impl LaneMemory {
@@ -58,10 +60,18 @@ impl LaneMemory {
     /// # Errors
     /// If a handle is none of a section of this size, or does not permit its use.
     pub fn map(side: LaneSide, own: &SharedSection, others: &SharedSection) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self { side, own: own.view_writable(SECTION_BYTES)?, others: others.view(SECTION_BYTES)? }))
+        Ok(Arc::new(Self {
+            side,
+            own: own.view_writable(SECTION_BYTES)?,
+            others: others.view(SECTION_BYTES)?,
+            has_stack: false.into(),
+        }))
     }
 
-    /// The stack's counters, as the program has written them.
+    /// The counters of the program's stack, as that has written them.
+    ///
+    /// # Panics
+    /// If this side is the program: there they are the stack's.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         // SAFETY: inside of the view and aligned (checked by `at`), all atomics, valid for any
@@ -69,7 +79,10 @@ impl LaneMemory {
         unsafe { self.programs().at::<Counters>(COUNTERS).as_ref() }
     }
 
-    /// The rows of its sockets, as the program has written them.
+    /// The rows of its sockets, as it has written them.
+    ///
+    /// # Panics
+    /// As [`LaneMemory::counters`].
     #[must_use]
     pub fn rows(&self) -> &[SocketRow] {
         let rows = self.programs().array::<SocketRow>(ROWS, LIMITS.rows());
@@ -77,18 +90,17 @@ impl LaneMemory {
         unsafe { std::slice::from_raw_parts(rows.as_ptr(), LIMITS.rows()) }
     }
 
-    /// The program's section: this side's if it is the program.
-    pub(crate) fn programs(&self) -> &SectionView {
-        match self.side {
-            LaneSide::Program => self.own.reading(),
-            LaneSide::Service => &self.others,
-        }
+    /// The program's section, on the other side.
+    fn programs(&self) -> &SectionView {
+        assert_eq!(self.side, LaneSide::Service, "a program's public memory is its stack's");
+        &self.others
     }
 
-    /// Which side this is.
-    #[must_use]
-    pub fn side(&self) -> LaneSide {
-        self.side
+    /// The program's own section, for the public part of its stack's memory. `None` if this side is
+    /// not the program, or the second time.
+    pub(crate) fn take_public(&self) -> Option<&SectionView> {
+        let is_first = self.side == LaneSide::Program && !self.has_stack.swap(true, SeqCst);
+        is_first.then(|| self.own.reading())
     }
 
     fn consumer_page(view: &SectionView) -> &ConsumerPage {
@@ -133,6 +145,11 @@ impl RingMemory for ReadRing {
     }
 
     #[inline]
+    fn readable(&self) -> u64 {
+        RING_BYTES.into()
+    }
+
+    #[inline]
     fn header(&self, at: usize) -> u32 {
         // SAFETY: inside of the view and aligned (checked by `at`), an atomic, valid for any bytes.
         unsafe { self.0.others.at::<AtomicU32>(DATA + at).as_ref() }.load(Acquire)
@@ -140,12 +157,8 @@ impl RingMemory for ReadRing {
 
     #[inline]
     fn copy(&self, at: usize, to: &mut [u8]) {
-        let size = RING_BYTES as usize;
-        // No record of a producer wraps. Of one that does not keep to the rules the rest is left
-        // out.
-        let inside = to.len().min(size.saturating_sub(at));
-        if inside > 0 {
-            self.0.others.copy_out(DATA + at, &mut to[..inside]);
+        if at + to.len() <= RING_BYTES as usize {
+            self.0.others.copy_out(DATA + at, to);
         }
     }
 }

@@ -9,7 +9,9 @@
 //! | [`port`] | the program's side of a lane, coupled to a stack |
 //! | [`lane_memory`] | the rings of a lane in two sections |
 //! | [`stack_memory`] | the memory of a program's stack |
+//! | `private_object` | which rights to these a program cannot give itself |
 //! | [`section`], [`event`] | memory that processes share; what they wake each other by |
+//! | [`event_watch`] | does something when one of many events is set |
 //! | [`pulled_socket`] | a program's socket, in the service |
 //! | [`clock`] | the time of lanes |
 //!
@@ -23,8 +25,10 @@
 pub mod clock;
 pub mod control;
 pub mod event;
+pub mod event_watch;
 pub mod lane_memory;
 pub mod port;
+mod private_object;
 pub mod pulled_socket;
 pub mod section;
 pub mod stack_memory;

@@ -6,10 +6,10 @@ use std::mem::{size_of, zeroed};
 use std::os::windows::io::{AsRawHandle, AsRawSocket, BorrowedHandle, BorrowedSocket, FromRawSocket, OwnedSocket};
 use tickwire_stack::addr::{Address, Endpoint};
 use windows_sys::Win32::Networking::WinSock::{
-    AF_INET, AF_INET6, FROM_PROTOCOL_INFO, INVALID_SOCKET, IPPROTO_IPV6, IPV6_V6ONLY, SO_ACCEPTCONN, SO_TYPE,
-    SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_STORAGE, SOCKET, SOL_SOCKET,
-    WSA_FLAG_OVERLAPPED, WSADATA, WSADuplicateSocketW, WSAGetLastError, WSAPROTOCOL_INFOW, WSASocketW, WSAStartup,
-    getpeername, getsockname, getsockopt,
+    AF_INET, AF_INET6, FROM_PROTOCOL_INFO, INVALID_SOCKET, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_V6ONLY,
+    SO_ACCEPTCONN, SO_PROTOCOL_INFOW, SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_STORAGE,
+    SOCKET, SOL_SOCKET, WSA_FLAG_OVERLAPPED, WSADATA, WSADuplicateSocketW, WSAENOTCONN, WSAGetLastError,
+    WSAPROTOCOL_INFOW, WSASocketW, WSAStartup, getpeername, getsockname, getsockopt,
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcessId;
 
@@ -79,14 +79,19 @@ fn option(socket: BorrowedSocket<'_>, level: i32, name: i32) -> io::Result<i32> 
     Ok(value)
 }
 
-/// Whether a socket is a stream or a datagram socket; `None` if it is something else.
+/// Whether a socket is one of TCP (or else of UDP); `None` if it is something else.
 ///
 /// # Errors
 /// If Windows does not say.
 pub fn is_stream(socket: BorrowedSocket<'_>) -> io::Result<Option<bool>> {
-    Ok(match option(socket, SOL_SOCKET, SO_TYPE)? {
-        SOCK_STREAM => Some(true),
-        SOCK_DGRAM => Some(false),
+    // SAFETY: all-zero is a valid value.
+    let mut info: WSAPROTOCOL_INFOW = unsafe { zeroed() };
+    let mut size = size_of::<WSAPROTOCOL_INFOW>() as i32;
+    // SAFETY: room for so many bytes, and for their number.
+    winsock(unsafe { getsockopt(raw(socket), SOL_SOCKET, SO_PROTOCOL_INFOW, (&raw mut info).cast(), &raw mut size) })?;
+    Ok(match (info.iSocketType, info.iProtocol) {
+        (SOCK_STREAM, IPPROTO_TCP) => Some(true),
+        (SOCK_DGRAM, IPPROTO_UDP) => Some(false),
         _ => None,
     })
 }
@@ -108,13 +113,19 @@ pub fn is_dual(socket: BorrowedSocket<'_>) -> io::Result<bool> {
 }
 
 /// Whether a socket has a peer.
-#[must_use]
-pub fn is_connected(socket: BorrowedSocket<'_>) -> bool {
+///
+/// # Errors
+/// If Windows does not say.
+pub fn is_connected(socket: BorrowedSocket<'_>) -> io::Result<bool> {
     // SAFETY: all-zero is a valid value.
     let mut name: SOCKADDR_STORAGE = unsafe { zeroed() };
     let mut size = size_of::<SOCKADDR_STORAGE>() as i32;
     // SAFETY: room for an address of any family, and for its length.
-    winsock(unsafe { getpeername(raw(socket), (&raw mut name).cast::<SOCKADDR>(), &raw mut size) }).is_ok()
+    match winsock(unsafe { getpeername(raw(socket), (&raw mut name).cast::<SOCKADDR>(), &raw mut size) }) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(WSAENOTCONN) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Where a socket is bound; port 0: nowhere. `None` if it is of another family than IPv4 and IPv6.
@@ -157,9 +168,9 @@ mod tests {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let tcp = TcpListener::bind("[::1]:0").unwrap();
         assert!(!listens(udp.as_socket()).unwrap() && listens(tcp.as_socket()).unwrap());
-        assert!(!is_connected(udp.as_socket()));
+        assert!(!is_connected(udp.as_socket()).unwrap());
         udp.connect("127.0.0.1:9").unwrap();
-        assert!(is_connected(udp.as_socket()));
+        assert!(is_connected(udp.as_socket()).unwrap());
         assert!(is_dual(udp.as_socket()).is_err());
         assert!(is_dual(tcp.as_socket()).is_ok());
         assert_eq!(is_stream(udp.as_socket()).unwrap(), Some(false));

@@ -1,6 +1,7 @@
 //! Anonymous sections: memory that two processes share, without a name by which a third one could
 //! open it.
 
+use crate::private_object;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::ptr::{NonNull, null};
@@ -30,9 +31,11 @@ impl SharedSection {
     /// If there is no memory left.
     pub fn create(size: usize) -> io::Result<Self> {
         let size = size as u64;
-        // SAFETY: no security attributes and no name are passed.
+        let attributes = private_object::attributes()?;
+        let (high, low) = ((size >> 32) as u32, size as u32);
+        // SAFETY: valid attributes, and no name are passed.
         let handle = unsafe {
-            CreateFileMappingW(INVALID_HANDLE_VALUE, null(), PAGE_READWRITE, (size >> 32) as u32, size as u32, null())
+            CreateFileMappingW(INVALID_HANDLE_VALUE, &raw const attributes, PAGE_READWRITE, high, low, null())
         };
         if handle.is_null() {
             return Err(io::Error::last_os_error());
@@ -162,6 +165,8 @@ impl WritableView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windows_sys::Win32::Foundation::DuplicateHandle;
+    use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
     #[test]
     fn what_is_written_in_one_view_is_read_in_another_as_far_as_it_reaches() {
@@ -172,6 +177,30 @@ mod tests {
         read.copy_out(5000, &mut bytes);
         assert_eq!(&bytes, b"tick");
         assert!(section.view(1 << 20).is_err(), "longer than the section");
+    }
+
+    #[test]
+    fn rights_to_a_section_cannot_be_widened() {
+        let section = SharedSection::create(4096).unwrap();
+        let narrow = duplicate(section.as_handle(), PROGRAM_READS).unwrap();
+        assert!(SharedSection::from(narrow.try_clone().unwrap()).view(4096).is_ok());
+        assert!(SharedSection::from(narrow.try_clone().unwrap()).view_writable(4096).is_err());
+        assert!(duplicate(narrow.as_handle(), PROGRAM_WRITES).is_err());
+    }
+
+    /// Another handle in this process, with these rights.
+    fn duplicate(handle: BorrowedHandle<'_>, access: u32) -> io::Result<OwnedHandle> {
+        let mut copy = std::ptr::null_mut();
+        // SAFETY: handles of this process, and a place for the result.
+        let done = unsafe {
+            let own = GetCurrentProcess();
+            DuplicateHandle(own, handle.as_raw_handle(), own, &raw mut copy, access, 0, 0)
+        };
+        if done == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the handle was just made and has no other owner.
+        Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
     }
 
     #[test]

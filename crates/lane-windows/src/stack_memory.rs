@@ -1,7 +1,8 @@
 //! The memory of a lane's stack in its program. What is public of it lies in the program's section;
 //! the rest is the process's own.
 
-use crate::lane_memory::{COUNTERS, LIMITS, LaneMemory, LaneSide, ROWS};
+use crate::lane_memory::{COUNTERS, LIMITS, LaneMemory, ROWS};
+use crate::section::SectionView;
 use std::io;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
@@ -14,26 +15,25 @@ use zerocopy::FromZeros;
 const PUBLIC: [(usize, usize); 2] = [(1, COUNTERS), (2, ROWS)];
 
 /// Makes the memory of a stack, all zero, for the program that has this lane. It exists until the
-/// process ends. A lane has one: to be called once.
+/// process ends.
 ///
 /// # Errors
-/// If this side is not the program, or there is no memory left.
+/// If this side is not the program, the lane has a stack already, or there is no memory left.
 pub fn stack_memory(lane: &Arc<LaneMemory>) -> io::Result<Memory<'static>> {
-    if lane.side() != LaneSide::Program {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+    let public = lane.take_public().ok_or(io::ErrorKind::AlreadyExists)?;
     // SAFETY: the system chooses an address where nothing else is. Pages take memory when they are
     // first used.
     let own = unsafe { VirtualAlloc(null(), Memory::size(&LIMITS), MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) };
     let own = NonNull::new(own.cast::<u8>()).ok_or_else(io::Error::last_os_error)?;
     // The section stays mapped for as long as the stack's memory, without end.
     std::mem::forget(Arc::clone(lane));
-    Ok(Memory::place(&LIMITS, &mut StackPlace { lane, own, end: 0, next: 0 }))
+    Ok(Memory::place(&LIMITS, &mut StackPlace { public, own, end: 0, next: 0 }))
 }
 
 /// Hands out the sections one after the other.
 struct StackPlace<'l> {
-    lane: &'l LaneMemory,
+    /// The program's section.
+    public: &'l SectionView,
     /// The process's own memory, of [`Memory::size`] bytes.
     own: NonNull<u8>,
     /// Where what was handed out of it ends.
@@ -48,7 +48,7 @@ impl Place<'static> for StackPlace<'_> {
         let public = PUBLIC.into_iter().find(|(number, _)| *number == self.next);
         self.next += 1;
         let start = match public {
-            Some((_, offset)) => self.lane.programs().array::<T>(offset, count),
+            Some((_, offset)) => self.public.array::<T>(offset, count),
             None => {
                 let at = self.end.next_multiple_of(section.align);
                 self.end = at + section.bytes();
@@ -66,7 +66,7 @@ impl Place<'static> for StackPlace<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane_memory::SECTION_BYTES;
+    use crate::lane_memory::{LaneSide, SECTION_BYTES};
     use crate::section::SharedSection;
     use tickwire_stack::addr::{Address, Endpoint};
     use tickwire_stack::table::kind;
@@ -81,6 +81,7 @@ mod tests {
         let service = LaneMemory::map(LaneSide::Service, &sections[1], &sections[0]).unwrap();
         assert!(stack_memory(&service).is_err());
         let mut stack = Stack::new(stack_memory(&program).unwrap());
+        assert!(stack_memory(&program).is_err(), "a second stack");
         stack.init(&StackConfig { secret: [1, 2, 3, 4], ..StackConfig::default() });
         let here = Endpoint::new(Address::v4([10, 0, 0, 1]), 80);
         let udp = stack.udp_open(UdpOptions::default()).unwrap();

@@ -2,7 +2,7 @@
 
 use tickwire_stack::addr::{Address, Endpoint, Family, Mac};
 
-/// EndKind a connection ends.
+/// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndKind {
     /// At once, by a RST.

@@ -13,7 +13,6 @@ const MOST_OF_LANE: usize = 16_384;
 /// is no other program's, even if the program that has the lane has been killed.
 #[derive(Debug)]
 struct HeldClaim<S> {
-    lane: LaneId,
     kind: ClaimKind,
     protocol: Protocol,
     local: Endpoint,
@@ -26,11 +25,13 @@ struct HeldClaim<S> {
 pub struct Claims<S> {
     registry: Registry,
     held: BTreeMap<ClaimId, HeldClaim<S>>,
+    /// How many each lane has.
+    counts: BTreeMap<LaneId, usize>,
 }
 
 impl<S> Default for Claims<S> {
     fn default() -> Self {
-        Self { registry: Registry::default(), held: BTreeMap::new() }
+        Self { registry: Registry::default(), held: BTreeMap::new(), counts: BTreeMap::new() }
     }
 }
 
@@ -58,15 +59,16 @@ impl<S> Claims<S> {
     ) -> Result<NewClaim, Reason> {
         let bound = proven.bound;
         justifies(&proven, kind, remote, is_ours(bound.local.address))?;
-        if self.held.values().filter(|held| held.lane == lane).count() >= MOST_OF_LANE {
+        if self.count(lane) >= MOST_OF_LANE {
             return Err(Reason::LaneFull);
         }
         let (id, changes) = match kind {
             ClaimKind::Flow => self.registry.claim_flow(lane, bound, remote)?,
             ClaimKind::Bound | ClaimKind::Ephemeral => self.registry.claim_bound(lane, bound)?,
         };
-        let held = HeldClaim { lane, kind, protocol: bound.protocol, local: bound.local, remote, socket };
+        let held = HeldClaim { kind, protocol: bound.protocol, local: bound.local, remote, socket };
         self.held.insert(id, held);
+        *self.counts.entry(lane).or_default() += 1;
         Ok(NewClaim { claim: Claim(id), changes })
     }
 
@@ -100,6 +102,12 @@ impl<S> Claims<S> {
     /// [`Reason::BadRequest`] if it is not the lane's.
     pub fn end(&mut self, lane: LaneId, Claim(claim): Claim) -> Result<(Vec<TableChange>, Option<S>), Reason> {
         let changes = self.registry.release(lane, claim)?;
+        if let Some(count) = self.counts.get_mut(&lane) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(&lane);
+            }
+        }
         Ok((changes, self.held.remove(&claim).map(|held| held.socket)))
     }
 
@@ -124,7 +132,7 @@ impl<S> Claims<S> {
     /// How many claims a lane has.
     #[must_use]
     pub fn count(&self, lane: LaneId) -> usize {
-        self.held.values().filter(|held| held.lane == lane).count()
+        self.counts.get(&lane).copied().unwrap_or(0)
     }
 
     /// The claim of a lane that comes after another.

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`claims`] | what lanes have claimed, and the sockets that justify it |
 //! | `service` | programs that connect, their lanes and claims (Windows) |
+//! | `kernel_sockets` | what the kernel's own tables say about a claim |
 //! | `socket_proof` | what Windows says about the socket of a claim (Windows) |
 //! | [`packet_thread`] | the thread that owns card, lanes and rules |
 //! | `claimed_ports` | of which ports the driver has to take packets |
@@ -17,6 +18,8 @@
 mod claimed_ports;
 pub mod claims;
 pub mod forwarder;
+#[cfg_attr(not(windows), allow(dead_code, reason = "its caller needs Windows"))]
+mod kernel_sockets;
 pub mod packet_thread;
 #[cfg(windows)]
 pub mod service;

@@ -18,14 +18,16 @@ pub(crate) fn examine(handle: BorrowedHandle<'_>) -> Result<ProvenSocket, Reason
         Reason::BadRequest
     })?;
     let socket = adopted.as_socket();
-    let is_stream = pulled_socket::is_stream(socket).map_err(|_| Reason::BadRequest)?.ok_or(Reason::Type)?;
-    let local = pulled_socket::local_name(socket).map_err(|_| Reason::BadRequest)?.ok_or(Reason::Type)?;
+    // What Windows does not say is no proof.
+    let unproven = |_| Reason::BadRequest;
+    let is_stream = pulled_socket::is_stream(socket).map_err(unproven)?.ok_or(Reason::Type)?;
+    let local = pulled_socket::local_name(socket).map_err(unproven)?.ok_or(Reason::Type)?;
     if local.port == 0 {
         return Err(Reason::NotBound);
     }
     let protocol = if is_stream { Protocol::Tcp } else { Protocol::Udp };
-    let dual = local.address == Address::ANY && pulled_socket::is_dual(socket).unwrap_or(false);
-    let listens = is_stream && pulled_socket::listens(socket).unwrap_or(false);
-    let idle = is_stream && !listens && !pulled_socket::is_connected(socket);
+    let dual = local.address == Address::ANY && pulled_socket::is_dual(socket).map_err(unproven)?;
+    let listens = is_stream && pulled_socket::listens(socket).map_err(unproven)?;
+    let idle = is_stream && !listens && !pulled_socket::is_connected(socket).map_err(unproven)?;
     Ok(ProvenSocket { bound: Bound { protocol, local, dual, shares: false, reuses: false }, listens, idle })
 }

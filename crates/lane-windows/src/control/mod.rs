@@ -48,6 +48,7 @@ pub use client::{ClientChannel, RequestError, Unawaited};
 pub use connect::ConnectError;
 pub use handles::{HandleGrant, Handles};
 pub use listener::{AcceptError, ListenError, PipeListener};
+pub(crate) use security::SecurityDescriptor;
 pub use server::{ClientRequest, MAX_QUEUED, ServerChannel};
 pub use server_error::{ReceiveError, ReplyError};
 pub use sys::wait_any;

@@ -35,7 +35,7 @@ impl Drop for Local {
 }
 
 /// A security descriptor.
-pub(super) struct SecurityDescriptor(Local);
+pub(crate) struct SecurityDescriptor(Local);
 
 // SAFETY: the memory has one owner, and is not changed.
 unsafe impl Send for SecurityDescriptor {}
@@ -57,7 +57,8 @@ impl SecurityDescriptor {
         ))
     }
 
-    fn from_text(text: &str) -> io::Result<Self> {
+    /// That of this text in SDDL.
+    pub(crate) fn from_text(text: &str) -> io::Result<Self> {
         let text = wide(text);
         let mut descriptor: PSECURITY_DESCRIPTOR = null_mut();
         // SAFETY: a string that ends with a zero, and a place for the result.
@@ -74,7 +75,7 @@ impl SecurityDescriptor {
 
     /// The attributes of an object with this descriptor, which no child process inherits. They are
     /// valid for as long as the descriptor.
-    pub(super) fn attributes(&self) -> SECURITY_ATTRIBUTES {
+    pub(crate) fn attributes(&self) -> SECURITY_ATTRIBUTES {
         SECURITY_ATTRIBUTES {
             nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
             lpSecurityDescriptor: self.0.0,

@@ -115,9 +115,12 @@ pub trait RingMemory {
     /// [`RingMemory::size`]. Loaded before anything else of the record ([`Acquire`]).
     fn header(&self, at: usize) -> u32;
 
-    /// Copies bytes out of the data. No record wraps: either the data lies twice, one behind the
-    /// other, or the producer leaves out what is left at its end. If they are not inside of it,
-    /// bytes that are not are not copied.
+    /// How many bytes lie one behind the other: all of the data, or twice that if it lies there
+    /// twice. No record goes beyond.
+    fn readable(&self) -> u64;
+
+    /// Copies bytes out of the data. Copies nothing if they are not all inside of what is
+    /// [readable](RingMemory::readable).
     fn copy(&self, at: usize, to: &mut [u8]);
 }
 
@@ -197,7 +200,9 @@ impl<M: RingMemory> RecordRing<M> {
             // No header: another process has moved the position.
             return Some((None, waiting));
         }
-        if header & DISCARDED != 0 || len < RECORD as u64 {
+        // (Data lies twice, or a producer lets no record wrap.)
+        let is_whole = at as u64 + HEADER + len <= self.memory.readable();
+        if header & DISCARDED != 0 || len < RECORD as u64 || !is_whole {
             return Some((None, whole));
         }
         let mut bytes = [0; RECORD];

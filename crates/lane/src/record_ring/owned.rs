@@ -45,6 +45,10 @@ impl RingMemory for Arc<OwnedRing> {
         &self.producer
     }
 
+    fn readable(&self) -> u64 {
+        2 * RingMemory::size(self)
+    }
+
     fn header(&self, at: usize) -> u32 {
         assert!(at.is_multiple_of(8));
         self.words[at / 4].load(Acquire)

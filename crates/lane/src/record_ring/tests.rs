@@ -164,3 +164,40 @@ fn the_standby_thread_is_woken_while_none_sleeps_for_packets_and_none_polls() {
     ring.disarm_standby();
     assert_eq!(ring.memory().put(&[0; 60]), Some(WAKES_NONE), "a thread polls");
 }
+
+/// A ring's data that lies there once.
+struct Once(Arc<OwnedRing>);
+
+impl RingMemory for Once {
+    fn size(&self) -> u64 {
+        RingMemory::size(&self.0)
+    }
+    fn consumer_page(&self) -> &ConsumerPage {
+        self.0.consumer_page()
+    }
+    fn producer(&self) -> &AtomicU64 {
+        RingMemory::producer(&self.0)
+    }
+    fn readable(&self) -> u64 {
+        RingMemory::size(&self.0)
+    }
+    fn header(&self, at: usize) -> u32 {
+        self.0.header(at)
+    }
+    fn copy(&self, at: usize, to: &mut [u8]) {
+        assert!(at + to.len() <= SIZE as usize);
+        self.0.copy(at, to);
+    }
+}
+
+#[test]
+fn a_record_that_wraps_is_no_frame_where_the_data_lies_once() {
+    let memory = OwnedRing::new(SIZE as usize);
+    let ring = RecordRing::new(Once(Arc::clone(&memory)));
+    let count = || ring.read(8, |_, _| ());
+    memory.record(DISCARDED | (SIZE as u32 - 80 - 8), &[0; SIZE as usize - 80 - 8]);
+    memory.put(&[1; 60]);
+    assert_eq!(count(), 0, "its end would be at the ring's beginning");
+    memory.put(&[2; 60]);
+    assert_eq!(count(), 1);
+}

@@ -17,6 +17,9 @@ use tickwire_steer::{DivertVerdict, FrameArrival, FrameDeparture, GuardVerdict, 
 /// The longest frame: an Ethernet header and the longest IP packet, rounded up.
 pub(crate) const LONGEST: usize = 65_536 + 64;
 
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
 /// At most so many packets of a lane are sent before it is the next one's turn.
 const TURN: u32 = 32;
 
@@ -39,7 +42,7 @@ struct ForwardedLane<R, P> {
     has_news: bool,
     /// Packets that found no room in the receive ring.
     lost: u64,
-    /// Records of the transmit ring that are incomplete, or longer than any frame.
+    /// Records of the transmit ring that are incomplete, or longer than any card sends.
     malformed: u64,
 }
 
@@ -58,7 +61,7 @@ pub struct Forwarder<R, P> {
 pub struct RingLosses {
     /// Received packets that found no room in its ring.
     pub ring_full: u64,
-    /// Records in its transmit ring that were incomplete, or longer than any frame.
+    /// Records in its transmit ring that were incomplete, or longer than any card sends.
     pub malformed: u64,
 }
 
@@ -108,16 +111,10 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
         self.lanes.insert(lane, ForwardedLane { rings, has_news: false, lost: 0, malformed: 0 });
     }
 
-    /// A lane has ended; its claims are released by [`Forwarder::apply`]. What its program has put
-    /// into the transmit ring before is sent first: it may be the last acknowledgement of a
-    /// connection. Returns what it has received and sent, and lost.
-    pub fn remove_lane(
-        &mut self,
-        lane: LaneNumber,
-        now_ns: u64,
-        send: impl FnMut(OutgoingFrame<'_>),
-    ) -> (LaneCounters, RingLosses) {
-        self.transmit_lane(lane, u32::MAX, now_ns, send);
+    /// A lane has ended; its claims are released by [`Forwarder::apply`]. What its program has left
+    /// in the transmit ring is lost, unless it was [sent](Forwarder::transmit_lane) before. Returns
+    /// what it has received and sent, and lost.
+    pub fn remove_lane(&mut self, lane: LaneNumber) -> (LaneCounters, RingLosses) {
         let losses = self.losses(lane);
         self.lanes.remove(&lane);
         self.tables.lanes.remove(&lane);
@@ -171,7 +168,7 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
         if let Some(first) = lanes.first() {
             self.next = first + 1;
         }
-        lanes.into_iter().map(|lane| self.transmit_lane(lane, TURN, now_ns, &mut send)).sum()
+        lanes.into_iter().map(|lane| self.transmit_lane(lane, now_ns, &mut send)).sum()
     }
 
     /// Sends frames on behalf of a lane, whose program is gone, as far as the lane may send them.
@@ -187,18 +184,16 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
         }
     }
 
-    fn transmit_lane(
-        &mut self,
-        number: LaneNumber,
-        most: u32,
-        now_ns: u64,
-        mut send: impl FnMut(OutgoingFrame<'_>),
-    ) -> u32 {
+    /// Sends what a lane has put into its transmit ring, a bounded number of packets. Returns how
+    /// many were taken out.
+    pub fn transmit_lane(&mut self, number: LaneNumber, now_ns: u64, mut send: impl FnMut(OutgoingFrame<'_>)) -> u32 {
         let Self { tables, lanes, frame, .. } = self;
+        // Longer ones are not even copied: no card sends them.
+        let longest = tables.nics.values().map(|nic| nic.mtu as usize + ETHERNET).max().unwrap_or(0).min(frame.len());
         let Some(lane) = lanes.get_mut(&number) else { return 0 };
         let malformed = &mut lane.malformed;
-        let taken = lane.rings.transmit.read(most, |packet, read| {
-            let Some(frame) = frame.get_mut(..packet.len as usize) else {
+        let taken = lane.rings.transmit.read(TURN, |packet, read| {
+            let Some(frame) = frame[..longest].get_mut(..packet.len as usize) else {
                 *malformed += 1;
                 return;
             };

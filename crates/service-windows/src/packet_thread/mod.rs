@@ -86,14 +86,22 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
         forwarder.send_for(lane, frames, (self.now_ns)(), send);
     }
 
-    /// A lane has ended. Returns what it has received and sent, and lost.
-    pub fn remove_lane(&mut self, lane: LaneNumber) -> (LaneCounters, RingLosses) {
+    /// Sends what a lane's program has left in its transmit ring, some of it. Returns how many
+    /// packets that were: 0 if there are none left.
+    pub fn drain(&mut self, lane: LaneNumber) -> u32 {
         let Self { card, forwarder, unsent, .. } = self;
-        self.wakers.remove(&lane);
-        forwarder.remove_lane(lane, (self.now_ns)(), |frame| *unsent += u64::from(card.send(frame.bytes).is_err()))
+        let send = |frame: OutgoingFrame<'_>| *unsent += u64::from(card.send(frame.bytes).is_err());
+        forwarder.transmit_lane(lane, (self.now_ns)(), send)
     }
 
-    /// Follows the registry of claims, and has the driver take the packets of claimed ports.
+    /// A lane has ended. Returns what it has received and sent, and lost.
+    pub fn remove_lane(&mut self, lane: LaneNumber) -> (LaneCounters, RingLosses) {
+        self.wakers.remove(&lane);
+        self.forwarder.remove_lane(lane)
+    }
+
+    /// Follows the registry of claims where it gives something, and has the driver take the packets
+    /// of claimed ports.
     ///
     /// # Errors
     /// If the driver refuses a port: then nothing has changed.
@@ -101,6 +109,15 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
         self.claimed.follow(changes, &mut *self.card)?;
         self.forwarder.apply(changes);
         Ok(())
+    }
+
+    /// Follows the registry of claims where it takes something away. That holds whatever the driver
+    /// says. Returns how many ports it goes on to take the packets of; they are given back to the
+    /// kernel one by one.
+    pub fn withdraw(&mut self, changes: &[TableChange]) -> usize {
+        self.forwarder.apply(changes);
+        let card = &mut *self.card;
+        changes.iter().filter(|change| self.claimed.follow(std::slice::from_ref(*change), card).is_err()).count()
     }
 
     /// Moves what there is. Returns whether there was something.
@@ -203,10 +220,13 @@ fn run<R: RingMemory, P: ProducerMemory>(
     let mut path = PacketPath::new(card, now_ns);
     let (mut busy, mut tidied) = (Instant::now(), Instant::now());
     loop {
-        match jobs.try_recv() {
-            Ok(job) => job(&mut path),
-            Err(TryRecvError::Empty) => (),
-            Err(TryRecvError::Disconnected) => return Ok(()),
+        // All: the wakeups of several may have become one.
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => job(&mut path),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
         }
         let has_moved = path.turn()?;
         let now = Instant::now();

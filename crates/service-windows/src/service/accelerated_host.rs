@@ -7,7 +7,7 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_steer::tables::{AddressKey, EgressNic, NicIndex, SourceKey, Tables};
 
-/// How often a path is looked at whose neighbour is being resolved, and any other.
+/// How often a path is looked at: at most, and at least.
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_secs(1);
 
@@ -51,6 +51,17 @@ impl AcceleratedHost {
         tables
     }
 
+    /// Reads addresses and routes again. Returns whether they have changed.
+    pub(super) fn refresh(&mut self) -> bool {
+        match self.host.refresh() {
+            Ok(changes) => !changes.is_empty(),
+            Err(error) => {
+                tracing::warn!(%error, "the host's addresses and routes cannot be read");
+                false
+            }
+        }
+    }
+
     /// Whether an address is one of the card.
     pub(super) fn is_ours(&self, address: Address) -> bool {
         addresses(self.host.tables(), self.nic.index).any(|own| own == address)
@@ -71,7 +82,7 @@ impl AcceleratedHost {
             _ => Err(Reason::Address),
         };
         self.host.resolve(query, accelerated).unwrap_or_else(|error| {
-            tracing::warn!(%error, destination = %query.destination, "a path cannot be found");
+            tracing::debug!(%error, destination = %query.destination, "a path cannot be found");
             let path = PathInfo { query: *query, state: PathState::Unreachable, ..PathInfo::default() };
             ResolvedPath { path, next_hop: None, reason: Reason::ServiceError }
         })
@@ -83,9 +94,10 @@ impl AcceleratedHost {
     }
 }
 
-/// When a path is to be looked at again.
-pub(super) fn interval(path: &ResolvedPath) -> Duration {
-    if path.path.state == PathState::Resolving { SOON } else { LATER }
+/// When a path is to be looked at again that was asked for so long ago: soon while its neighbour is
+/// being resolved, but ever later.
+pub(super) fn interval(path: &ResolvedPath, age: Duration) -> Duration {
+    if path.path.state == PathState::Resolving { (age / 4).clamp(SOON, LATER) } else { LATER }
 }
 
 fn addresses(tables: &HostTables, nic: NicIndex) -> impl Iterator<Item = Address> {

@@ -3,16 +3,19 @@
 use super::Shared;
 use super::accelerated_host::interval;
 use super::mailbox::Mailbox;
+use crate::kernel_sockets::{self, Asked};
 use crate::socket_proof;
-use std::os::windows::io::AsHandle;
+use std::os::windows::io::{AsHandle, OwnedHandle};
 use std::time::{Duration, Instant};
-use tickwire_host_windows::ResolvedPath;
-use tickwire_lane::control::{Name, Push, Reason, Reply, Request, Token};
+use tickwire_host_windows::{PortProtocol, ResolvedPath, endpoint_rows};
+use tickwire_lane::control::{ClaimKind, ClaimPart, Name, Parts, Push, Reason, Reply, Request, Token};
 use tickwire_lane_windows::control::{ClientRequest, ReceiveError, ServerChannel};
 use tickwire_lane_windows::event::wait_for;
 use tickwire_lane_windows::lane_memory::LIMITS;
 use tickwire_registry::LaneId;
+use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::Query;
+use tickwire_steer::tables::Protocol;
 
 /// At most so many paths of a program are looked after; changes of others are not pushed.
 const MOST_PATHS: usize = 4096;
@@ -27,14 +30,31 @@ struct Client<'s> {
     shared: &'s Shared,
     channel: ServerChannel,
     lane: Option<LaneId>,
-    /// The paths that it has asked for, and when each is to be looked at again.
-    paths: Vec<(ResolvedPath, Instant)>,
+    paths: Vec<KeptPath>,
+    /// [`super::core::Core::generation`] when they were found.
+    generation: u64,
+}
+
+/// A path that the program has asked for.
+struct KeptPath {
+    found: ResolvedPath,
+    since: Instant,
+    /// When it is to be looked at again.
+    at: Instant,
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane {
+            self.shared.core().end_lane(lane);
+        }
+    }
 }
 
 /// Serves a program until it has gone, or the service ends.
 pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: &Mailbox) {
     let process = channel.process_id();
-    let mut client = Client { shared, channel, lane: None, paths: Vec::new() };
+    let mut client = Client { shared, channel, lane: None, paths: Vec::new(), generation: 0 };
     while !mailbox.is_ending() {
         match client.turn() {
             Ok(()) => client.wait(mailbox),
@@ -44,9 +64,6 @@ pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: &Mailbox) 
             }
         }
     }
-    if let Some(lane) = client.lane {
-        shared.core().end_lane(lane);
-    }
 }
 
 impl Client<'_> {
@@ -54,7 +71,7 @@ impl Client<'_> {
     fn wait(&self, mailbox: &Mailbox) {
         let (request, ending) = (self.channel.event(), mailbox.event());
         let process = self.channel.process();
-        let next = self.paths.iter().map(|(_, at)| at.saturating_duration_since(Instant::now())).min();
+        let next = self.paths.iter().map(|path| path.at.saturating_duration_since(Instant::now())).min();
         let time = next.map_or(LONGEST_SLEEP, |next| next.min(LONGEST_SLEEP));
         let _ = match self.channel.write_event() {
             Some(room) => wait_for(&[request, ending, process, room], Some(time)),
@@ -65,11 +82,21 @@ impl Client<'_> {
     /// Looks at paths again, and tells the program what has changed.
     fn push_paths(&mut self) -> Result<(), Box<dyn std::error::Error>> {
         let now = Instant::now();
-        for (path, at) in self.paths.iter_mut().filter(|(_, at)| *at <= now) {
-            let has_changed = self.shared.core().update(path);
-            *at = now + interval(path);
+        let generation = self.shared.core().generation();
+        let is_anew = std::mem::replace(&mut self.generation, generation) != generation;
+        for path in self.paths.iter_mut().filter(|path| is_anew || path.at <= now) {
+            let KeptPath { found, since, at } = path;
+            let has_changed = if is_anew {
+                let new = self.shared.core().resolve(&found.path.query);
+                let old = std::mem::replace(found, new);
+                *since = now;
+                !is_same(&old, found)
+            } else {
+                self.shared.core().update(found)
+            };
+            *at = now + interval(found, now.saturating_duration_since(*since));
             if has_changed {
-                let push = Push::PathChanged { path: path.path, reason: path.reason };
+                let push = Push::PathChanged { path: found.path, reason: found.reason };
                 if let Err(error) = self.channel.send(&push, 0, &[])
                     && error.is_end()
                 {
@@ -86,10 +113,11 @@ impl Client<'_> {
         let found = self.shared.core().resolve(query);
         tracing::debug!(destination = %query.destination, state = ?found.path.state, reason = ?found.reason, "a path");
         let reply = Reply::Path { path: found.path, reason: found.reason };
-        self.paths.retain(|(path, _)| path.path.query != *query);
+        self.paths.retain(|path| path.found.path.query != *query);
         if self.paths.len() < MOST_PATHS {
-            let at = Instant::now() + interval(&found);
-            self.paths.push((found, at));
+            let since = Instant::now();
+            let at = since + interval(&found, Duration::ZERO);
+            self.paths.push(KeptPath { found, since, at });
         }
         Ok(reply)
     }
@@ -131,10 +159,7 @@ impl Client<'_> {
         let outcome = match request {
             Request::Claim { kind, remote } => self.lane().and_then(|lane| {
                 let socket = handles.take(0).ok_or(Reason::BadRequest)?;
-                // Before the core is locked: Windows may take its time.
-                let proven = socket_proof::examine(socket.as_handle())?;
-                let (claim, local) = self.shared.core().claim(lane, (kind, remote), (socket, proven))?;
-                Ok(Reply::Claimed { claim, local })
+                self.claim(lane, (kind, remote), socket)
             }),
             Request::Release { parts } => {
                 self.lane().and_then(|lane| self.shared.core().release(lane, &parts)).map(|()| Reply::Done)
@@ -155,6 +180,27 @@ impl Client<'_> {
         self.send(outcome.unwrap_or_else(refused), number)
     }
 
+    /// Answers [`Request::Claim`].
+    fn claim(&self, lane: LaneId, wanted: (ClaimKind, Endpoint), socket: OwnedHandle) -> Result<Reply, Reason> {
+        // Before the core is locked: Windows may take its time.
+        let proven = socket_proof::examine(socket.as_handle())?;
+        let process = self.channel.process_id();
+        let protocol = if proven.bound.protocol == Protocol::Tcp { PortProtocol::Tcp } else { PortProtocol::Udp };
+        let is_allowed = || {
+            let rows = endpoint_rows(protocol).map_err(|_| Reason::NoDiagnostics)?;
+            kernel_sockets::allow(&Asked { socket: &proven, kind: wanted.0, remote: wanted.1, process }, &rows)
+        };
+        is_allowed()?;
+        let (claim, local) = self.shared.core().claim(lane, wanted, (socket, proven))?;
+        // And again: the kernel may have got a connection in the meantime. From now on it gets none.
+        if let Err(reason) = is_allowed() {
+            let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
+            let _ = self.shared.core().release(lane, &parts);
+            return Err(reason);
+        }
+        Ok(Reply::Claimed { claim, local })
+    }
+
     fn lane(&self) -> Result<LaneId, Reason> {
         self.lane.ok_or(Reason::BadRequest)
     }
@@ -172,9 +218,18 @@ impl Client<'_> {
         self.lane = Some(lane);
         let mtu = self.shared.core().mtu();
         let reply = Reply::Lane { lane, token: Token::default(), limits: LIMITS, mtu };
-        self.channel.send(&reply, number, &grant.handles(&self.shared.doorbell))?;
+        self.channel.send(&reply, number, &grant.handles())?;
         Ok(())
     }
+}
+
+/// Whether two paths are the same to a stack.
+fn is_same(one: &ResolvedPath, other: &ResolvedPath) -> bool {
+    let key = |found: &ResolvedPath| {
+        let path = &found.path;
+        (path.state, path.source, path.interface, path.mtu, path.next_hop_mac, found.reason)
+    };
+    key(one) == key(other)
 }
 
 fn refused(reason: Reason) -> Reply {

@@ -11,7 +11,7 @@ use std::io;
 use std::os::windows::io::OwnedHandle;
 use std::sync::Arc;
 use std::time::Instant;
-use tickwire_card_windows::card::{CardWaker, PacketCard};
+use tickwire_card_windows::card::PacketCard;
 use tickwire_host_windows::ResolvedPath;
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, LaneInfo, Name, Parts, Reason};
 use tickwire_lane_windows::lane_memory::{LIMITS, LaneMemory, ReadRing, WriteRing};
@@ -19,10 +19,18 @@ use tickwire_registry::{LaneId, ProvenSocket, TableChange, end_frame, end_segmen
 use tickwire_stack::Memory;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::Query;
+use tickwire_stack::table::SocketRow;
 use tickwire_steer::counters::LaneCounters;
 
 /// At most so many lanes at a time.
 const MOST_LANES: usize = 256;
+
+/// At most so many of them are of one process, which has use for one. (Those of a user are not
+/// limited.)
+const MOST_OF_PROCESS: usize = 4;
+
+/// So often a part of a transmit ring is sent at a lane's end: more often than a full ring needs.
+const MOST_DRAINS: usize = 2048;
 
 /// So many frames are sent for a lane at once, before others' packets are looked at.
 const ENDS: usize = 64;
@@ -41,6 +49,7 @@ pub(super) struct Core {
     lanes: BTreeMap<LaneId, LaneRecord>,
     host: AcceleratedHost,
     last: LaneId,
+    generation: u64,
 }
 
 impl Core {
@@ -49,11 +58,7 @@ impl Core {
         let tables = host.tables();
         let gone = || io::Error::other("the network card, or its driver, is gone");
         packets.call(move |path| *path.forwarder().tables_mut() = tables).ok_or_else(gone)?;
-        Ok(Self { packets, claims: Claims::default(), lanes: BTreeMap::new(), host, last: 0 })
-    }
-
-    pub(super) fn packets_waker(&self) -> Arc<dyn CardWaker> {
-        self.packets.waker()
+        Ok(Self { packets, claims: Claims::default(), lanes: BTreeMap::new(), host, last: 0, generation: 0 })
     }
 
     pub(super) fn has_lost_card(&self) -> bool {
@@ -69,10 +74,11 @@ impl Core {
         if layout != Memory::LAYOUT_HASH {
             return Err(Reason::Version);
         }
-        if self.lanes.len() >= MOST_LANES {
+        let of_process = self.lanes.values().filter(|record| record.process == process).count();
+        if self.lanes.len() >= MOST_LANES || of_process >= MOST_OF_PROCESS {
             return Err(Reason::LaneLimit);
         }
-        let NewLane { rings, waker, memory, grant } = new_lane().map_err(|error| {
+        let NewLane { rings, waker, memory, grant } = new_lane(self.packets.waker()).map_err(|error| {
             tracing::warn!(process, %error, "a program gets no lane");
             Reason::ServiceError
         })?;
@@ -91,17 +97,18 @@ impl Core {
         })
     }
 
-    /// Ends a lane, whose program is gone. Its peers are told.
+    /// Ends a lane, whose program is gone: what it has left is sent, then its peers are told, and
+    /// then its ports are free.
     pub(super) fn end_lane(&mut self, lane: LaneId) {
-        let ends = self.end_frames(lane);
-        for some in ends.chunks(ENDS) {
+        let is_left = |_: &usize| self.packets.call(move |path| path.drain(lane)).is_some_and(|sent| sent > 0);
+        let _ = (0..MOST_DRAINS).take_while(is_left).count();
+        for some in self.end_frames(lane).chunks(ENDS) {
             let some = some.to_vec();
             self.packets.call(move |path| path.send_for(lane, some));
         }
         let (changes, sockets) = self.claims.end_lane(lane);
-        // The lane sends what it has left before it loses its ports.
+        self.withdraw(changes);
         let ended = self.packets.call(move |path| path.remove_lane(lane)).unwrap_or_default();
-        self.apply_best(changes);
         drop(sockets);
         if self.lanes.remove(&lane).is_some() {
             let (LaneCounters { in_packets, out_packets, refused, .. }, losses) = ended;
@@ -126,6 +133,9 @@ impl Core {
         socket: (OwnedHandle, ProvenSocket),
     ) -> Result<(Claim, Endpoint), Reason> {
         let local = socket.1.bound.local;
+        if wanted.0 == ClaimKind::Flow && self.others_have(lane, local, wanted.1) {
+            return Err(Reason::PortTaken);
+        }
         let host = &self.host;
         let NewClaim { claim, changes } = self.claims.claim(lane, wanted, socket, |address| host.is_ours(address))?;
         let applied = self.packets.call(move |path| path.apply(&changes)).ok_or(Reason::Device)?;
@@ -138,19 +148,47 @@ impl Core {
         Ok((claim, local))
     }
 
+    /// Whether another lane has a live connection between the same ends, which it has accepted.
+    fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
+        let has = |row: &SocketRow| {
+            (row.local.get(), row.remote.get()) == (local, remote) && !end_segments(row, |_, _| true).is_empty()
+        };
+        let others = self.lanes.iter().filter(|(other, _)| **other != lane && self.claims.owns(**other, local, remote));
+        others.into_iter().any(|(_, record)| record.memory.rows().iter().any(has))
+    }
+
     /// Releases claims.
     pub(super) fn release(&mut self, lane: LaneId, parts: &Parts) -> Result<(), Reason> {
         let (changes, sockets, outcome) = self.claims.release(lane, parts);
-        self.apply_best(changes);
+        self.withdraw(changes);
         drop(sockets);
         outcome
     }
 
     /// Applies changes that take something away.
-    fn apply_best(&self, changes: Vec<TableChange>) {
-        if let Some(Err(error)) = self.packets.call(move |path| path.apply(&changes)) {
-            tracing::warn!(%error, "the driver goes on to take the packets of a port");
+    fn withdraw(&self, changes: Vec<TableChange>) {
+        if let Some(kept @ 1..) = self.packets.call(move |path| path.withdraw(&changes)) {
+            tracing::warn!(ports = kept, "the driver goes on to take the packets of ports that no lane has");
         }
+    }
+
+    /// Reads addresses and routes again. Returns whether they have changed since the last call.
+    pub(super) fn refresh(&mut self) -> bool {
+        let has_changed = self.host.refresh();
+        if has_changed {
+            let new = self.host.tables();
+            self.packets.call(move |path| {
+                let tables = path.forwarder().tables_mut();
+                (tables.nics, tables.addresses, tables.sources) = (new.nics, new.addresses, new.sources);
+            });
+            self.generation += 1;
+        }
+        has_changed
+    }
+
+    /// A number that changes when addresses or routes do.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The path to a destination.

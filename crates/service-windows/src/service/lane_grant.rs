@@ -5,9 +5,11 @@ use crate::packet_thread::LaneWaker;
 use std::io;
 use std::os::windows::io::AsHandle;
 use std::sync::Arc;
+use tickwire_card_windows::card::CardWaker;
 use tickwire_lane::record_ring::Wakes;
 use tickwire_lane_windows::control::HandleGrant;
 use tickwire_lane_windows::event::{PROGRAM_SETS, PROGRAM_WAITS, WakeEvent};
+use tickwire_lane_windows::event_watch::EventWatch;
 use tickwire_lane_windows::lane_memory::{LaneMemory, LaneSide, ReadRing, SECTION_BYTES, WriteRing, rings};
 use tickwire_lane_windows::section::{PROGRAM_READS, PROGRAM_WRITES, SharedSection};
 
@@ -17,15 +19,20 @@ pub(super) struct LaneGrant {
     programs: SharedSection,
     /// The section that the service writes.
     services: SharedSection,
-    /// Is set for threads that sleep on the receive ring.
+    /// A copy of [`Events::doorbell`].
+    doorbell: WakeEvent,
     arrived: WakeEvent,
-    /// Is set for the thread that stands by.
     standby: WakeEvent,
 }
 
-/// Wakes a lane's threads.
+/// The events of a lane.
 struct Events {
+    /// The program sets it when the service sleeps and is to send something. Each lane has one of
+    /// its own: a program can reset it, too, which then keeps only its own packets waiting.
+    doorbell: EventWatch,
+    /// Is set for threads that sleep on the receive ring.
     arrived: WakeEvent,
+    /// Is set for the thread that stands by.
     standby: WakeEvent,
 }
 
@@ -51,33 +58,35 @@ pub(super) struct NewLane {
     pub(super) grant: LaneGrant,
 }
 
-/// Makes the memory and the events of a lane.
+/// Makes the memory and the events of a lane. `service`: wakes the thread that moves packets.
 ///
 /// # Errors
 /// If there is no memory, or there are no handles left.
-pub(super) fn new_lane() -> io::Result<NewLane> {
+pub(super) fn new_lane(service: Arc<dyn CardWaker>) -> io::Result<NewLane> {
+    let copy = |event: &WakeEvent| event.as_handle().try_clone_to_owned().map(WakeEvent::from);
+    let doorbell = EventWatch::new(WakeEvent::new()?, move || service.wake())?;
+    let events = Events { doorbell, arrived: WakeEvent::new()?, standby: WakeEvent::new()? };
     let grant = LaneGrant {
         programs: SharedSection::create(SECTION_BYTES)?,
         services: SharedSection::create(SECTION_BYTES)?,
-        arrived: WakeEvent::new()?,
-        standby: WakeEvent::new()?,
+        doorbell: copy(events.doorbell.event())?,
+        arrived: copy(&events.arrived)?,
+        standby: copy(&events.standby)?,
     };
     let memory = LaneMemory::map(LaneSide::Service, &grant.services, &grant.programs)?;
     let (transmit, receive) = rings(Arc::clone(&memory));
-    let copy = |event: &WakeEvent| event.as_handle().try_clone_to_owned().map(WakeEvent::from);
-    let events = Events { arrived: copy(&grant.arrived)?, standby: copy(&grant.standby)? };
     Ok(NewLane { rings: LaneRings { receive, transmit }, waker: Box::new(events), memory, grant })
 }
 
 impl LaneGrant {
     /// The handles of [`tickwire_lane::control::Reply::Lane`] in their order: the section that the
-    /// program writes, the one that it reads, the service's doorbell, and the two events that it
+    /// program writes, the one that it reads, the lane's doorbell, and the two events that it
     /// waits for.
-    pub(super) fn handles<'g>(&'g self, doorbell: &'g WakeEvent) -> [HandleGrant<'g>; 5] {
+    pub(super) fn handles(&self) -> [HandleGrant<'_>; 5] {
         [
             HandleGrant::only(self.programs.as_handle(), PROGRAM_WRITES),
             HandleGrant::only(self.services.as_handle(), PROGRAM_READS),
-            HandleGrant::only(doorbell.as_handle(), PROGRAM_SETS),
+            HandleGrant::only(self.doorbell.as_handle(), PROGRAM_SETS),
             HandleGrant::only(self.arrived.as_handle(), PROGRAM_WAITS),
             HandleGrant::only(self.standby.as_handle(), PROGRAM_WAITS),
         ]

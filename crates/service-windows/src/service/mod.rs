@@ -19,18 +19,26 @@ pub use accelerated_host::{AcceleratedHost, AcceleratedNic};
 use self::core::Core;
 use mailbox::Mailbox;
 use std::io;
-use std::os::windows::io::{AsHandle, BorrowedHandle};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::os::windows::io::BorrowedHandle;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tickwire_card_windows::card::PacketCard;
 use tickwire_lane_windows::control::{ListenError, PipeListener, ServerChannel};
-use tickwire_lane_windows::event::{WakeEvent, wait_for};
+use tickwire_lane_windows::event::wait_for;
 use tickwire_lane_windows::{clock, pulled_socket};
 
 /// At most so many programs are connected at a time.
 const MOST_CLIENTS: usize = 512;
+
+/// At most so many of them are of one process.
+const MOST_OF_PROCESS: usize = 8;
+
+/// How often addresses and routes are read again.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// For so long the end of the service waits for its threads.
+const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// What a service is made of.
 pub struct ServiceParts {
@@ -58,9 +66,6 @@ pub enum ServiceStartError {
 /// What the threads of a service share.
 struct Shared {
     core: Mutex<Core>,
-    /// Programs have put something into transmit rings, or the service ends.
-    doorbell: WakeEvent,
-    is_ending: AtomicBool,
 }
 
 impl Shared {
@@ -72,6 +77,7 @@ impl Shared {
 }
 
 struct ClientThread {
+    process: u32,
     mailbox: Arc<Mailbox>,
     thread: JoinHandle<()>,
 }
@@ -81,7 +87,6 @@ pub struct WindowsService {
     listener: PipeListener,
     shared: Arc<Shared>,
     clients: Vec<ClientThread>,
-    doorbell_thread: Option<JoinHandle<()>>,
 }
 
 impl WindowsService {
@@ -93,17 +98,8 @@ impl WindowsService {
         pulled_socket::start_winsock()?;
         let listener = PipeListener::new(&parts.pipe, &parts.users)?;
         let core = Core::start(parts.card, parts.host)?;
-        let waker = core.packets_waker();
-        let shared = Arc::new(Shared { core: Mutex::new(core), doorbell: WakeEvent::new()?, is_ending: false.into() });
-        let rung = Arc::clone(&shared);
-        let doorbell_thread = std::thread::Builder::new().name("doorbell".into()).spawn(move || {
-            while let Ok(Some(_)) = wait_for(&[rung.doorbell.as_handle()], None)
-                && !rung.is_ending.load(SeqCst)
-            {
-                waker.wake();
-            }
-        })?;
-        Ok(Self { listener, shared, clients: Vec::new(), doorbell_thread: Some(doorbell_thread) })
+        let shared = Arc::new(Shared { core: Mutex::new(core) });
+        Ok(Self { listener, shared, clients: Vec::new() })
     }
 
     /// Accepts programs until `stop` is signalled.
@@ -111,13 +107,18 @@ impl WindowsService {
     /// # Errors
     /// If Windows cannot wait, or the network card is gone.
     pub fn run(&mut self, stop: BorrowedHandle<'_>) -> io::Result<()> {
+        let mut refreshed = Instant::now();
         loop {
-            let found = wait_for(&[stop, self.listener.event()], Some(Duration::from_secs(1)))?;
+            let found = wait_for(&[stop, self.listener.event()], Some(REFRESH))?;
             if found == Some(0) {
                 return Ok(());
             }
             if self.shared.core().has_lost_card() {
                 return Err(io::Error::other("the network card, or its driver, is gone"));
+            }
+            if refreshed.elapsed() >= REFRESH {
+                self.shared.core().refresh();
+                refreshed = Instant::now();
             }
             self.clients.retain(|client| !client.thread.is_finished());
             match self.listener.accept() {
@@ -130,8 +131,10 @@ impl WindowsService {
 
     /// Serves a program on a thread of its own.
     fn serve(&mut self, channel: ServerChannel) {
-        if self.clients.len() >= MOST_CLIENTS {
-            tracing::warn!(process = channel.process_id(), "too many programs are connected: closing the connection");
+        let process = channel.process_id();
+        let of_process = self.clients.iter().filter(|client| client.process == process).count();
+        if self.clients.len() >= MOST_CLIENTS || of_process >= MOST_OF_PROCESS {
+            tracing::warn!(process, "too many connections: closing this one");
             return;
         }
         let begin = || {
@@ -140,7 +143,7 @@ impl WindowsService {
             let thread = std::thread::Builder::new()
                 .name("client".into())
                 .spawn(move || client::serve(&shared, channel, &own))?;
-            io::Result::Ok(ClientThread { mailbox, thread })
+            io::Result::Ok(ClientThread { process, mailbox, thread })
         };
         match begin() {
             Ok(client) => self.clients.push(client),
@@ -154,13 +157,11 @@ impl Drop for WindowsService {
         for client in &self.clients {
             client.mailbox.end();
         }
-        for client in self.clients.drain(..) {
-            let _ = client.thread.join();
-        }
-        self.shared.is_ending.store(true, SeqCst);
-        self.shared.doorbell.set();
-        if let Some(thread) = self.doorbell_thread.take() {
-            let _ = thread.join();
+        // One that Windows keeps waiting, in a call about a handle that a program has passed, is not
+        // waited for.
+        let begin = Instant::now();
+        while begin.elapsed() < LONGEST_STOP && self.clients.iter().any(|client| !client.thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

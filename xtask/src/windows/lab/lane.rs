@@ -75,7 +75,10 @@ pub(super) fn echo() -> Result<()> {
         ensure!(count(name)? == 0, "{name}: {output}");
     }
     tools::until("the port is the kernel's again", TIMEOUT, || {
-        let refused = |socket: &UdpSocket| socket.send(&[0]).and_then(|_| socket.recv(&mut [0])).is_err();
+        let refused = |socket: &UdpSocket| {
+            let answer = socket.send(&[0]).and_then(|_| socket.recv(&mut [0]));
+            answer.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
         matches!(pair.b.within(|| connected(&address).map(|socket| refused(&socket))), Ok(Ok(true)))
     })
 }
