@@ -39,9 +39,9 @@ pub trait PacketCard: Send {
     /// If the card has no room for it, or is gone.
     fn send(&mut self, frame: &[u8]) -> io::Result<()>;
 
-    /// Lanes have claimed something of a port, or do not any more: from now on the driver is to take
-    /// its packets, or to leave them to the kernel. A driver that takes all packets need not do
-    /// anything.
+    /// Lanes have claimed something of a port, or do not any more: from now on the driver is to
+    /// take its packets, or to leave them to the kernel. A driver that takes all packets need not
+    /// do anything.
     ///
     /// # Errors
     /// If the driver cannot do that: the port stays the kernel's.

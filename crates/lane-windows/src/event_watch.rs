@@ -1,5 +1,5 @@
-//! Does something each time an event is set, on a thread of the system: for events of many lanes, of
-//! which no single call can wait for all.
+//! Does something each time an event is set, on a thread of the system: for events of many lanes,
+//! of which no single call can wait for all.
 
 use crate::event::WakeEvent;
 use std::ffi::c_void;

@@ -2,7 +2,7 @@
 //! the other to be read only, so neither can change what the other relies on.
 //!
 //! ```text
-//! producer position of the ring that this side fills | consumer page of the ring that it reads | data
+//! producer position, ring to fill | consumer page, ring to read | data of the ring to fill
 //! ```
 //!
 //! Behind that the program's section has the public part of its stack's memory, which the service

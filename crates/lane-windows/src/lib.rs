@@ -15,8 +15,8 @@
 //! | [`pulled_socket`] | a program's socket, in the service |
 //! | [`clock`] | the time of lanes |
 //!
-//! May depend on `tickwire-lane`, the stack and on the operating system (Windows). It makes no policy: the
-//! service decides which programs may have a lane, and which flows.
+//! May depend on `tickwire-lane`, the stack and on the operating system (Windows). It makes no
+//! policy: the service decides which programs may have a lane, and which flows.
 //!
 //! `unsafe` is allowed here, for calls of Windows and for mapped memory; every block says why it is
 //! sound. Nothing that another process can write (messages, handle values) is trusted.

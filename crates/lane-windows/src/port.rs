@@ -1,6 +1,6 @@
 //! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out
-//! into the transmit ring. All of it is called under the lane's lock, but not [`ProgramPort::is_quiet`] and
-//! the sleep itself.
+//! into the transmit ring. All of it is called under the lane's lock, but not
+//! [`ProgramPort::is_quiet`] and the sleep itself.
 
 use crate::event::WakeEvent;
 use crate::lane_memory::{LaneMemory, ReadRing, WriteRing, rings};
@@ -56,8 +56,8 @@ impl ProgramPort {
         is_all
     }
 
-    /// A thread is about to sleep on [`ProgramPort::arrived`]. Returns `false`, and nothing is changed, if
-    /// packets wait. To be followed by [`ProgramPort::disarm`] when it is awake.
+    /// A thread is about to sleep on [`ProgramPort::arrived`]. Returns `false`, and nothing is
+    /// changed, if packets wait. To be followed by [`ProgramPort::disarm`] when it is awake.
     #[must_use]
     pub fn arm(&self) -> bool {
         self.receive.arm(PROGRAM);

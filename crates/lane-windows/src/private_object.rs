@@ -1,6 +1,6 @@
-//! The security descriptor of sections and events: nothing is allowed to anything. An object without
-//! one, as those without a name have it by default, is open to all that have a handle: a program
-//! could widen the rights of its own.
+//! The security descriptor of sections and events: nothing is allowed to anything. An object
+//! without one, as those without a name have it by default, is open to all that have a handle: a
+//! program could widen the rights of its own.
 
 use crate::control::SecurityDescriptor;
 use std::io;

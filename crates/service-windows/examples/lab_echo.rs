@@ -1,6 +1,6 @@
-//! A program with a lane of its own, without Winsock's interception: it echoes UDP datagrams and TCP
-//! streams at a port, over rings that it shares with the service. The Wine lab uses it to test the
-//! lane (`cargo xtask windows test`).
+//! A program with a lane of its own, without Winsock's interception: it echoes UDP datagrams and
+//! TCP streams at a port, over rings that it shares with the service. The Wine lab uses it to test
+//! the lane (`cargo xtask windows test`).
 //!
 //!     lab_echo ADDRESS PORT
 //!

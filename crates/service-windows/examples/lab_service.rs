@@ -2,8 +2,8 @@
 //!
 //!     lab_service INTERFACE
 //!
-//! It says `ready` when programs can connect, and logs the lanes that begin and end. It runs until it
-//! is killed.
+//! It says `ready` when programs can connect, and logs the lanes that begin and end. It runs until
+//! it is killed.
 
 #[cfg(windows)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

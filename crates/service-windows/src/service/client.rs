@@ -192,7 +192,8 @@ impl Client<'_> {
         };
         is_allowed()?;
         let (claim, local) = self.shared.core().claim(lane, wanted, (socket, proven))?;
-        // And again: the kernel may have got a connection in the meantime. From now on it gets none.
+        // And again: the kernel may have got a connection in the meantime. From now on it gets
+        // none.
         if let Err(reason) = is_allowed() {
             let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
             let _ = self.shared.core().release(lane, &parts);

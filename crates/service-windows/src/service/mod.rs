@@ -157,8 +157,8 @@ impl Drop for WindowsService {
         for client in &self.clients {
             client.mailbox.end();
         }
-        // One that Windows keeps waiting, in a call about a handle that a program has passed, is not
-        // waited for.
+        // One that Windows keeps waiting, in a call about a handle that a program has passed, is
+        // not waited for.
         let begin = Instant::now();
         while begin.elapsed() < LONGEST_STOP && self.clients.iter().any(|client| !client.thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(1));
