@@ -1,11 +1,12 @@
 //! Events: one process or thread wakes another.
 
 use crate::private_object;
+use crate::sys::own;
 use std::io;
-use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::null;
 use std::time::Duration;
-use windows_sys::Win32::Foundation::{WAIT_FAILED, WAIT_OBJECT_0, WAIT_TIMEOUT};
+use windows_sys::Win32::Foundation::{HANDLE, WAIT_ABANDONED_0, WAIT_FAILED, WAIT_OBJECT_0, WAIT_TIMEOUT};
 use windows_sys::Win32::Storage::FileSystem::SYNCHRONIZE;
 use windows_sys::Win32::System::Threading::{
     CreateEventW, EVENT_MODIFY_STATE, INFINITE, SetEvent, WaitForMultipleObjects,
@@ -32,11 +33,8 @@ impl WakeEvent {
         let attributes = private_object::attributes()?;
         // SAFETY: valid attributes, and no name are passed.
         let handle = unsafe { CreateEventW(&raw const attributes, 0, 0, null()) };
-        if handle.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the handle was just made and has no other owner.
-        Ok(Self { handle: unsafe { OwnedHandle::from_raw_handle(handle) } })
+        // SAFETY: the result of that call.
+        unsafe { own(handle) }.map(Self::from)
     }
 
     /// Sets it.
@@ -69,17 +67,20 @@ pub const MOST_HANDLES: usize = 64;
 /// # Errors
 /// If there are none, or more than [`MOST_HANDLES`]; if one cannot be waited for.
 pub fn wait_for(handles: &[BorrowedHandle<'_>], time: Option<Duration>) -> io::Result<Option<usize>> {
-    let mut raw = [std::ptr::null_mut(); MOST_HANDLES];
-    let Some(room) = raw.get_mut(..handles.len()) else { return Err(io::ErrorKind::InvalidInput.into()) };
-    room.iter_mut().zip(handles).for_each(|(raw, handle)| *raw = handle.as_raw_handle());
-    // The last millisecond is not cut off: a caller would wake up early and sleep again.
-    let whole = |time: Duration| u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(INFINITE - 1);
-    // SAFETY: so many handles, which live during the call.
-    let answer = unsafe { WaitForMultipleObjects(handles.len() as u32, raw.as_ptr(), 0, time.map_or(INFINITE, whole)) };
+    if handles.is_empty() || handles.len() > MOST_HANDLES {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // Rounded up: a caller that wakes up early would sleep again.
+    let whole = |time: Duration| time.as_nanos().div_ceil(1_000_000).min(u128::from(INFINITE - 1)) as u32;
+    let time_ms = time.map_or(INFINITE, whole);
+    const { assert!(size_of::<BorrowedHandle<'_>>() == size_of::<HANDLE>()) };
+    // SAFETY: so many open handles; a borrowed handle is a handle (`repr(transparent)`).
+    let answer = unsafe { WaitForMultipleObjects(handles.len() as u32, handles.as_ptr().cast(), 0, time_ms) };
     match answer {
         WAIT_TIMEOUT => Ok(None),
         WAIT_FAILED => Err(io::Error::last_os_error()),
-        signalled => Ok(Some((signalled - WAIT_OBJECT_0) as usize)),
+        // (A mutex whose owner has died counts, too, by a number of its own.)
+        signalled => Ok(Some((signalled - WAIT_OBJECT_0) as usize % (WAIT_ABANDONED_0 - WAIT_OBJECT_0) as usize)),
     }
 }
 

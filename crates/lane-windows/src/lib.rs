@@ -9,6 +9,7 @@
 //! | [`port`] | the program's side of a lane, coupled to a stack |
 //! | [`lane_memory`] | the rings of a lane in two sections |
 //! | [`stack_memory`] | the memory of a program's stack |
+//! | `security_descriptor`, `sys` | helpers for calls of Windows |
 //! | `private_object` | which rights to these a program cannot give itself |
 //! | [`section`], [`event`] | memory that processes share; what they wake each other by |
 //! | [`event_watch`] | does something when one of many events is set |
@@ -31,4 +32,6 @@ pub mod port;
 mod private_object;
 pub mod pulled_socket;
 pub mod section;
+mod security_descriptor;
 pub mod stack_memory;
+mod sys;

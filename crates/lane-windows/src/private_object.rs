@@ -2,7 +2,7 @@
 //! without one, as those without a name have it by default, is open to all that have a handle: a
 //! program could widen the rights of its own.
 
-use crate::control::SecurityDescriptor;
+use crate::security_descriptor::SecurityDescriptor;
 use std::io;
 use std::sync::OnceLock;
 use windows_sys::Win32::Security::SECURITY_ATTRIBUTES;

@@ -2,8 +2,9 @@
 //! open it.
 
 use crate::private_object;
+use crate::sys::own;
 use std::io;
-use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::{NonNull, null};
 use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
 use windows_sys::Win32::System::Memory::{
@@ -37,11 +38,8 @@ impl SharedSection {
         let handle = unsafe {
             CreateFileMappingW(INVALID_HANDLE_VALUE, &raw const attributes, PAGE_READWRITE, high, low, null())
         };
-        if handle.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the handle was just made and has no other owner.
-        Ok(Self { handle: unsafe { OwnedHandle::from_raw_handle(handle) } })
+        // SAFETY: the result of that call.
+        unsafe { own(handle) }.map(Self::from)
     }
 
     /// Maps the first bytes of the section to be read, for as long as the view lives.
@@ -196,11 +194,9 @@ mod tests {
             let own = GetCurrentProcess();
             DuplicateHandle(own, handle.as_raw_handle(), own, &raw mut copy, access, 0, 0)
         };
-        if done == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the handle was just made and has no other owner.
-        Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
+        let copy = if done == 0 { std::ptr::null_mut() } else { copy };
+        // SAFETY: the result of that call.
+        unsafe { own(copy) }
     }
 
     #[test]

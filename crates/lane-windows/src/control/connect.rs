@@ -3,8 +3,9 @@
 use super::frame::{MAX_FRAME, Parts};
 use super::overlapped::Pipe;
 use super::security::{CLIENT_ACCESS, is_owner_trusted};
-use super::sys::{Event, adopt, code, own, wait};
+use super::sys::{Event, adopt, wait};
 use super::wide_pipe_name;
+use crate::sys::{code, own};
 use std::io;
 use std::os::windows::io::{AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::{null, null_mut};

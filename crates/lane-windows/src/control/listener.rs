@@ -9,10 +9,10 @@
 use super::frame::MAX_REQUEST_FRAME;
 use super::overlapped::Pipe;
 use super::process::{ClientProcess, client_of};
-use super::security::SecurityDescriptor;
 use super::server::ServerChannel;
-use super::sys::{code, own};
 use super::wide_pipe_name;
+use crate::security_descriptor::SecurityDescriptor;
+use crate::sys::{code, own};
 use std::fmt;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};

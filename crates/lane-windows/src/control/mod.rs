@@ -16,7 +16,7 @@
 //! | `process` | the client's process: its handles |
 //! | `security` | the access list of the pipe, and its owner |
 //! | `overlapped` | overlapped operations and their memory |
-//! | `sys` | handles, events and waiting |
+//! | `sys` | handles that come as values, and events that stay set |
 //!
 //! **Which process a client is.** The pipe tells the number of the process that connected. That
 //! process may have passed its end on and ended, and another process may have its number by then.
@@ -48,10 +48,10 @@ pub use client::{ClientChannel, RequestError, Unawaited};
 pub use connect::ConnectError;
 pub use handles::{HandleGrant, Handles};
 pub use listener::{AcceptError, ListenError, PipeListener};
-pub(crate) use security::SecurityDescriptor;
 pub use server::{ClientRequest, MAX_QUEUED, ServerChannel};
 pub use server_error::{ReceiveError, ReplyError};
-pub use sys::wait_any;
+
+use crate::sys::wide;
 
 /// Where the service listens by default.
 pub const DEFAULT_PIPE: &str = r"\\.\pipe\tickwire";
@@ -78,7 +78,7 @@ fn wide_pipe_name(name: &str) -> Option<Vec<u16>> {
         && !rest.is_empty()
         && !rest.contains(['\\', '/', '\0'])
         && name.len() < LONGEST;
-    is_name.then(|| sys::wide(name))
+    is_name.then(|| wide(name))
 }
 
 #[cfg(test)]

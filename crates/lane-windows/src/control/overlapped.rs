@@ -7,7 +7,8 @@
 //! thread that asks for its result next.
 
 use super::frame::MAX_FRAME;
-use super::sys::{Event, code};
+use super::sys::Event;
+use crate::sys::code;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::{NonNull, null_mut};

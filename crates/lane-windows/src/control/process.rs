@@ -2,7 +2,8 @@
 //! into it.
 
 use super::handles::HandleGrant;
-use super::sys::{handle_value, own, wait};
+use super::sys::{handle_value, wait};
+use crate::sys::own;
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::null_mut;

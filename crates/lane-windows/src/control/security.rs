@@ -1,17 +1,15 @@
 //! The access list of the pipe, and its owner.
 
-use super::sys::{own, wide};
+use crate::security_descriptor::{LocalMemory, SecurityDescriptor};
+use crate::sys::own;
 use std::io;
 use std::os::windows::io::{AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::null_mut;
-use windows_sys::Win32::Foundation::{ERROR_SUCCESS, HANDLE, LocalFree};
-use windows_sys::Win32::Security::Authorization::{
-    ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW, GetSecurityInfo, SDDL_REVISION_1,
-    SE_KERNEL_OBJECT,
-};
+use windows_sys::Win32::Foundation::{ERROR_SUCCESS, HANDLE};
+use windows_sys::Win32::Security::Authorization::{ConvertSidToStringSidW, GetSecurityInfo, SE_KERNEL_OBJECT};
 use windows_sys::Win32::Security::{
-    EqualSid, GetTokenInformation, IsWellKnownSid, OWNER_SECURITY_INFORMATION, PSECURITY_DESCRIPTOR, PSID,
-    SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser, WinBuiltinAdministratorsSid, WinLocalSystemSid,
+    EqualSid, GetTokenInformation, IsWellKnownSid, OWNER_SECURITY_INFORMATION, PSECURITY_DESCRIPTOR, PSID, TOKEN_QUERY,
+    TOKEN_USER, TokenUser, WinBuiltinAdministratorsSid, WinLocalSystemSid,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_READ_ATTRIBUTES, FILE_READ_DATA, FILE_WRITE_ATTRIBUTES, FILE_WRITE_DATA, READ_CONTROL, SYNCHRONIZE,
@@ -23,24 +21,6 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcessToken}
 /// service. That right is `FILE_APPEND_DATA`, which is part of `GENERIC_WRITE`.
 pub(super) const CLIENT_ACCESS: u32 =
     FILE_READ_DATA | FILE_WRITE_DATA | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
-
-/// Memory that the system has allocated.
-struct Local(*mut core::ffi::c_void);
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        // SAFETY: from a function of the system whose result is to be freed so; null is allowed.
-        unsafe { LocalFree(self.0) };
-    }
-}
-
-/// A security descriptor.
-pub(crate) struct SecurityDescriptor(Local);
-
-// SAFETY: the memory has one owner, and is not changed.
-unsafe impl Send for SecurityDescriptor {}
-// SAFETY: as above.
-unsafe impl Sync for SecurityDescriptor {}
 
 impl SecurityDescriptor {
     /// That of a pipe which a user or group (a SID in SDDL) may use. LocalSystem, administrators
@@ -55,32 +35,6 @@ impl SecurityDescriptor {
         Self::from_text(&format!(
             "O:{own}D:P(A;;FA;;;SY)(A;;FA;;;BA)(A;;FA;;;{own})(A;;{CLIENT_ACCESS:#x};;;{clients})"
         ))
-    }
-
-    /// That of this text in SDDL.
-    pub(crate) fn from_text(text: &str) -> io::Result<Self> {
-        let text = wide(text);
-        let mut descriptor: PSECURITY_DESCRIPTOR = null_mut();
-        // SAFETY: a string that ends with a zero, and a place for the result.
-        let done = unsafe {
-            ConvertStringSecurityDescriptorToSecurityDescriptorW(
-                text.as_ptr(),
-                SDDL_REVISION_1,
-                &raw mut descriptor,
-                null_mut(),
-            )
-        };
-        if done == 0 { Err(io::Error::last_os_error()) } else { Ok(Self(Local(descriptor))) }
-    }
-
-    /// The attributes of an object with this descriptor, which no child process inherits. They are
-    /// valid for as long as the descriptor.
-    pub(crate) fn attributes(&self) -> SECURITY_ATTRIBUTES {
-        SECURITY_ATTRIBUTES {
-            nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
-            lpSecurityDescriptor: self.0.0,
-            bInheritHandle: 0,
-        }
     }
 }
 
@@ -101,7 +55,7 @@ pub(super) fn is_owner_trusted(pipe: BorrowedHandle<'_>) -> io::Result<bool> {
             &raw mut descriptor,
         )
     };
-    let _descriptor = Local(descriptor);
+    let _descriptor = LocalMemory(descriptor);
     if code != ERROR_SUCCESS {
         return Err(io::Error::from_raw_os_error(code.cast_signed()));
     }
@@ -158,7 +112,7 @@ fn sid_text(sid: PSID) -> io::Result<String> {
     if unsafe { ConvertSidToStringSidW(sid, &raw mut text) } == 0 {
         return Err(io::Error::last_os_error());
     }
-    let _held = Local(text.cast());
+    let _held = LocalMemory(text.cast());
     // SAFETY: a string that ends with a zero.
     let len = (0..LONGEST).find(|&at| unsafe { text.add(at).read() } == 0).unwrap_or(0);
     // SAFETY: so many characters were just read.

@@ -10,6 +10,7 @@ use super::overlapped::Pipe;
 use super::process::{ClientProcess, RemoteHandle};
 use super::server_error::{ReceiveError, ReplyError};
 use super::sys::{Event, wait};
+use crate::event::wait_for;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -163,7 +164,7 @@ impl ServerChannel {
                 return Err(ReceiveError::TimedOut);
             }
             match self.write_event() {
-                Some(event) => super::wait_any(&[self.event(), event], left).map(drop),
+                Some(event) => wait_for(&[self.event(), event], Some(left)).map(drop),
                 None => wait(self.event(), left).map(drop),
             }
             .map_err(ReceiveError::Failed)?;

@@ -1,6 +1,6 @@
 //! What can go wrong at the service's end of a connection.
 
-use super::sys::code;
+use crate::sys::code;
 use std::io;
 use tickwire_lane::control::MalformedMessage;
 use windows_sys::Win32::Foundation::{ERROR_BROKEN_PIPE, ERROR_MORE_DATA, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED};

@@ -8,7 +8,8 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tickwire_lane::control::{MessageTo, Request};
-use tickwire_lane_windows::control::{ClientChannel, PipeListener, ServerChannel, wait_any};
+use tickwire_lane_windows::control::{ClientChannel, PipeListener, ServerChannel};
+use tickwire_lane_windows::event::wait_for;
 use windows_sys::Win32::System::Threading::{CreateEventW, SetEvent};
 
 /// Longer than anything takes.
@@ -36,7 +37,7 @@ pub(crate) fn accept(listener: &mut PipeListener) -> ServerChannel {
         if let Some(channel) = listener.accept().unwrap() {
             return channel;
         }
-        assert!(wait_any(&[listener.event()], SOON).unwrap().is_some(), "no client came");
+        assert!(wait_for(&[listener.event()], Some(SOON)).unwrap().is_some(), "no client came");
     }
 }
 
@@ -107,7 +108,7 @@ impl Event {
     }
 
     pub(crate) fn is_set_within(&self, timeout: Duration) -> bool {
-        wait_any(&[self.0.as_handle()], timeout).unwrap().is_some()
+        wait_for(&[self.0.as_handle()], Some(timeout)).unwrap().is_some()
     }
 
     pub(crate) fn handle(&self) -> BorrowedHandle<'_> {

@@ -3,6 +3,7 @@
 use crate::bed::{BRIEFLY, Event, SOON, pair};
 use tickwire_lane::control::{ClaimKind, MAX_DESCRIPTORS, Reply, Request};
 use tickwire_lane_windows::control::{HandleGrant, ReplyError, RequestError, Unawaited};
+use tickwire_lane_windows::event::wait_for;
 use tickwire_stack::addr::{Address, Endpoint};
 use windows_sys::Win32::Storage::FileSystem::SYNCHRONIZE;
 
@@ -36,7 +37,7 @@ fn a_handle_of_the_service_reaches_the_client_with_the_rights_given() {
                 Some(Unawaited::Reply { mut handles, .. }) => break Event(handles.take(0).unwrap()),
                 Some(other) => panic!("{other:?}"),
                 None => {
-                    tickwire_lane_windows::control::wait_any(&client.events(), SOON).unwrap();
+                    wait_for(&client.events(), Some(SOON)).unwrap();
                 }
             }
         }

@@ -2,7 +2,8 @@
 
 use crate::bed::{BRIEFLY, Event, RawClient, SOON, accept, frame, listen, new_name, pair, raw_pair};
 use tickwire_lane::control::{ClaimKind, MalformedMessage, Push, Reply, Request};
-use tickwire_lane_windows::control::{ClientChannel, HandleGrant, MAX_QUEUED, ReceiveError, ReplyError, wait_any};
+use tickwire_lane_windows::control::{ClientChannel, HandleGrant, MAX_QUEUED, ReceiveError, ReplyError};
+use tickwire_lane_windows::event::wait_for;
 use tickwire_stack::addr::{Address, Endpoint};
 
 const CLAIM: Request = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::new(Address::ANY, 0) };
@@ -124,7 +125,7 @@ fn what_is_queued_goes_out_when_the_client_reads_again() {
             None => {
                 if server.flush().unwrap() {
                     let event = server.write_event().unwrap();
-                    assert!(wait_any(&[event, client.events()[0]], SOON).unwrap().is_some());
+                    assert!(wait_for(&[event, client.events()[0]], Some(SOON)).unwrap().is_some());
                 }
             }
         }
@@ -138,7 +139,7 @@ fn clients_that_leave_at_once_do_not_stop_the_listener() {
     let mut listener = listen(&name);
     drop(RawClient::open(&name));
     // It may be served, to be found gone, or be passed over.
-    assert!(wait_any(&[listener.event()], SOON).unwrap().is_some());
+    assert!(wait_for(&[listener.event()], Some(SOON)).unwrap().is_some());
     if let Ok(Some(mut gone)) = listener.accept() {
         assert!(matches!(gone.receive(SOON), Err(ReceiveError::Gone)));
     }

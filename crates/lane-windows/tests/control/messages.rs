@@ -2,7 +2,8 @@
 
 use crate::bed::{BRIEFLY, SOON, pair};
 use tickwire_lane::control::{Claim, Name, Push, Reason, Remotes, Reply, Request};
-use tickwire_lane_windows::control::{ReceiveError, RequestError, Unawaited, wait_any};
+use tickwire_lane_windows::control::{ReceiveError, RequestError, Unawaited};
+use tickwire_lane_windows::event::wait_for;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
 
@@ -46,13 +47,13 @@ fn what_comes_before_a_reply_is_kept_and_wakes() {
         assert!(matches!(client.request(&LIST, &[], SOON).unwrap().0, Reply::Attached));
     });
     assert!(client.has_kept());
-    assert_eq!(wait_any(&client.events(), SOON).unwrap(), Some(1));
+    assert_eq!(wait_for(&client.events(), Some(SOON)).unwrap(), Some(1));
     assert!(matches!(client.take().unwrap(), Some(Unawaited::Push(Push::Mtu { mtu: 1400 }))));
     assert!(matches!(client.take().unwrap(), Some(Unawaited::Push(Push::Leave))));
     assert!(client.take().unwrap().is_none());
-    assert_eq!(wait_any(&client.events(), BRIEFLY).unwrap(), None);
+    assert_eq!(wait_for(&client.events(), Some(BRIEFLY)).unwrap(), None);
     server.send(&Push::Mtu { mtu: 9000 }, 0, &[]).unwrap();
-    assert_eq!(wait_any(&client.events(), SOON).unwrap(), Some(0), "also without a request");
+    assert_eq!(wait_for(&client.events(), Some(SOON)).unwrap(), Some(0), "also without a request");
     assert!(matches!(client.take().unwrap(), Some(Unawaited::Push(Push::Mtu { mtu: 9000 }))));
 }
 
@@ -80,7 +81,7 @@ fn a_reply_to_what_was_told_is_not_awaited() {
     let got = server.receive(SOON).unwrap();
     assert!(got.number == 0 && matches!(got.request, Request::Bulk));
     server.send(&Reply::Done, 0, &[]).unwrap();
-    assert_eq!(wait_any(&client.events(), SOON).unwrap(), Some(0));
+    assert_eq!(wait_for(&client.events(), Some(SOON)).unwrap(), Some(0));
     assert!(matches!(client.take().unwrap(), Some(Unawaited::Reply { number: 0, reply: Reply::Done, .. })));
 }
 
@@ -111,7 +112,7 @@ fn what_a_service_said_before_it_ended_can_be_taken() {
     drop(server);
     let closing = client.take().unwrap();
     assert!(matches!(closing, Some(Unawaited::Push(Push::Closing { reason: Reason::Stopping }))), "{closing:?}");
-    assert_eq!(wait_any(&client.events(), SOON).unwrap(), Some(0), "its end wakes");
+    assert_eq!(wait_for(&client.events(), Some(SOON)).unwrap(), Some(0), "its end wakes");
     let gone = client.take().unwrap_err();
     assert!(matches!(gone, RequestError::Gone) && gone.is_end());
     assert!(matches!(client.request(&LIST, &[], SOON), Err(RequestError::Gone)));

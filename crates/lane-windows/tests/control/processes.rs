@@ -4,7 +4,8 @@
 use crate::bed::{Event, SOON, accept, frame, listen, new_name, pair, raw_pair};
 use std::process::{Child, Command};
 use tickwire_lane::control::{ClaimKind, Reply, Request};
-use tickwire_lane_windows::control::{ClientChannel, HandleGrant, ReceiveError, RequestError, wait_any};
+use tickwire_lane_windows::control::{ClientChannel, HandleGrant, ReceiveError, RequestError};
+use tickwire_lane_windows::event::wait_for;
 use tickwire_stack::addr::{Address, Endpoint};
 use windows_sys::Win32::Foundation::GetHandleInformation;
 use windows_sys::Win32::Storage::FileSystem::SYNCHRONIZE;
@@ -53,7 +54,7 @@ fn exchange() {
     assert!(matches!(reply, Reply::Capturing));
     assert!(ours.is_set_within(SOON), "the service has set it");
     Event(handles.take(0).unwrap()).set().unwrap();
-    assert!(wait_any(&client.events(), SOON).unwrap().is_some());
+    assert!(wait_for(&client.events(), Some(SOON)).unwrap().is_some());
     assert!(matches!(client.take(), Err(RequestError::Gone)));
 }
 
@@ -65,9 +66,9 @@ fn a_client_that_is_killed_is_noticed() {
     let mut server = accept(&mut listener);
     assert!(matches!(server.receive(SOON).unwrap().request, Request::Bulk));
     child.kill().unwrap();
-    assert!(wait_any(&[server.event()], SOON).unwrap().is_some());
+    assert!(wait_for(&[server.event()], Some(SOON)).unwrap().is_some());
     assert!(matches!(server.receive(SOON), Err(ReceiveError::Gone)));
-    assert!(wait_any(&[server.process()], SOON).unwrap().is_some(), "its process, too");
+    assert!(wait_for(&[server.process()], Some(SOON)).unwrap().is_some(), "its process, too");
     let event = Event::new();
     assert!(server.send(&Reply::Capturing, 1, &[HandleGrant::same(event.handle())]).is_err());
     child.wait().unwrap();
@@ -145,7 +146,7 @@ fn read_all(mut client: ClientChannel) {
     loop {
         match client.take() {
             Ok(Some(_)) => {}
-            Ok(None) => assert!(wait_any(&client.events(), SOON).unwrap().is_some()),
+            Ok(None) => assert!(wait_for(&client.events(), Some(SOON)).unwrap().is_some()),
             Err(error) => {
                 assert!(matches!(error, RequestError::Gone), "{error}");
                 return;
