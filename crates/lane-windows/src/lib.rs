@@ -5,16 +5,16 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`control`] | the connection between program and service |
-//! | [`port`] | the program's side of a lane, coupled to a stack |
-//! | [`lane_memory`] | the rings of a lane in two sections |
-//! | [`stack_memory`] | the memory of a program's stack |
+//! | `control` | the connection between program and service |
+//! | `port` | the program's side of a lane, coupled to a stack |
+//! | `lane_memory` | the rings of a lane in two sections |
+//! | `stack_memory` | the memory of a program's stack |
 //! | `security_descriptor`, `sys` | helpers for calls of Windows |
 //! | `private_object` | which rights to these a program cannot give itself |
-//! | [`section`], [`event`] | memory that processes share; what they wake each other by |
-//! | [`event_watch`] | does something when one of many events is set |
-//! | [`pulled_socket`] | a program's socket, in the service |
-//! | [`clock`] | the time of lanes |
+//! | `section`, `event` | memory that processes share; what they wake each other by |
+//! | `event_watch` | does something when one of many events is set |
+//! | `pulled_socket` | a program's socket, in the service |
+//! | `clock` | the time of lanes |
 //!
 //! May depend on `tickwire-lane`, the stack and on the operating system (Windows). It makes no
 //! policy: the service decides which programs may have a lane, and which flows.
