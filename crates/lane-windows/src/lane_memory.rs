@@ -129,6 +129,13 @@ pub fn rings(memory: Arc<LaneMemory>) -> (RecordRing<ReadRing>, RecordProducer<W
     (RecordRing::new(ReadRing(Arc::clone(&memory))), RecordProducer::new(WriteRing(memory)))
 }
 
+impl ReadRing {
+    /// The same ring: it has no state but in its memory.
+    pub(crate) fn again(&self) -> RecordRing<Self> {
+        RecordRing::new(Self(Arc::clone(&self.0)))
+    }
+}
+
 impl RingMemory for ReadRing {
     fn size(&self) -> u64 {
         RING_BYTES.into()

@@ -40,6 +40,12 @@ impl ProgramPort {
         self.receive.is_empty()
     }
 
+    /// The receive ring again, to look from time to time, without the lock, whether it is empty.
+    #[must_use]
+    pub fn watch(&self) -> RecordRing<ReadRing> {
+        self.receive.memory().again()
+    }
+
     /// Receives the packets in the ring. Returns how many there were.
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> u32 {
         port::poll(&self.receive, stack, now)

@@ -4,12 +4,13 @@
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::windows::io::{AsRawHandle, AsRawSocket, BorrowedHandle, BorrowedSocket, FromRawSocket, OwnedSocket};
-use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::addr::Endpoint;
+use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Networking::WinSock::{
-    AF_INET, AF_INET6, FROM_PROTOCOL_INFO, INVALID_SOCKET, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_V6ONLY,
-    SO_ACCEPTCONN, SO_PROTOCOL_INFOW, SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_STORAGE,
-    SOCKET, SOL_SOCKET, WSA_FLAG_OVERLAPPED, WSADATA, WSADuplicateSocketW, WSAENOTCONN, WSAGetLastError,
-    WSAPROTOCOL_INFOW, WSASocketW, WSAStartup, getpeername, getsockname, getsockopt,
+    FROM_PROTOCOL_INFO, INVALID_SOCKET, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_V6ONLY, SO_ACCEPTCONN,
+    SO_PROTOCOL_INFOW, SOCK_DGRAM, SOCK_STREAM, SOCKADDR_INET, SOCKET, SOL_SOCKET, WSA_FLAG_OVERLAPPED, WSADATA,
+    WSADuplicateSocketW, WSAENOTCONN, WSAGetLastError, WSAPROTOCOL_INFOW, WSASocketW, WSAStartup, getpeername,
+    getsockname, getsockopt,
 };
 use windows_sys::Win32::System::Threading::GetCurrentProcessId;
 
@@ -117,11 +118,9 @@ pub fn is_dual(socket: BorrowedSocket<'_>) -> io::Result<bool> {
 /// # Errors
 /// If Windows does not say.
 pub fn is_connected(socket: BorrowedSocket<'_>) -> io::Result<bool> {
-    // SAFETY: all-zero is a valid value.
-    let mut name: SOCKADDR_STORAGE = unsafe { zeroed() };
-    let mut size = size_of::<SOCKADDR_STORAGE>() as i32;
-    // SAFETY: room for an address of any family, and for its length.
-    match winsock(unsafe { getpeername(raw(socket), (&raw mut name).cast::<SOCKADDR>(), &raw mut size) }) {
+    let (mut name, mut size) = (sockaddr::none(), size_of::<SOCKADDR_INET>() as i32);
+    // SAFETY: room for an address, and for its length.
+    match winsock(unsafe { getpeername(raw(socket), (&raw mut name).cast(), &raw mut size) }) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(WSAENOTCONN) => Ok(false),
         Err(error) => Err(error),
@@ -133,28 +132,10 @@ pub fn is_connected(socket: BorrowedSocket<'_>) -> io::Result<bool> {
 /// # Errors
 /// If Windows does not say.
 pub fn local_name(socket: BorrowedSocket<'_>) -> io::Result<Option<Endpoint>> {
-    // SAFETY: all-zero is a valid value.
-    let mut name: SOCKADDR_STORAGE = unsafe { zeroed() };
-    let mut size = size_of::<SOCKADDR_STORAGE>() as i32;
-    // SAFETY: room for an address of any family, and for its length.
-    winsock(unsafe { getsockname(raw(socket), (&raw mut name).cast::<SOCKADDR>(), &raw mut size) })?;
-    Ok(match name.ss_family {
-        AF_INET => {
-            // SAFETY: the family says that this is what was written; the storage is aligned for it.
-            let name = unsafe { (&raw const name).cast::<SOCKADDR_IN>().read() };
-            // SAFETY: any bytes are an address.
-            let address = unsafe { name.sin_addr.S_un.S_addr }.to_ne_bytes();
-            Some(Endpoint::new(Address::v4(address), u16::from_be(name.sin_port)))
-        }
-        AF_INET6 => {
-            // SAFETY: as above.
-            let name = unsafe { (&raw const name).cast::<SOCKADDR_IN6>().read() };
-            // SAFETY: any bytes are an address.
-            let address = unsafe { name.sin6_addr.u.Byte };
-            Some(Endpoint::new(Address(address), u16::from_be(name.sin6_port)))
-        }
-        _ => None,
-    })
+    let (mut name, mut size) = (sockaddr::none(), size_of::<SOCKADDR_INET>() as i32);
+    // SAFETY: room for an address, and for its length.
+    winsock(unsafe { getsockname(raw(socket), (&raw mut name).cast(), &raw mut size) })?;
+    Ok(sockaddr::endpoint(&name))
 }
 
 #[cfg(test)]
@@ -162,6 +143,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
     use std::os::windows::io::{AsHandle, AsSocket};
+    use tickwire_stack::addr::Address;
 
     #[test]
     fn windows_says_what_a_socket_is_and_where_it_is_bound() {

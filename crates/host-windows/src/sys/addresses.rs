@@ -1,10 +1,10 @@
 //! Addresses of interfaces (`GetUnicastIpAddressTable`).
 
 use super::FAMILIES;
-use super::sockaddr::to_address;
 use super::table::{MibTable, RowRef, field, flag};
 use crate::address::{UnicastAddress, deprecated};
 use crate::error::Result;
+use tickwire_windows_abi::sockaddr::address as to_address;
 use windows_sys::Win32::NetworkManagement::IpHelper::{
     GetUnicastIpAddressTable, MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE,
 };

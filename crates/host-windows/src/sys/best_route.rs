@@ -2,12 +2,12 @@
 
 use super::is_wine;
 use super::routes::route;
-use super::sockaddr::{from_address, to_address};
 use super::table::RowRef;
 use crate::path::RouteChoice;
 use std::mem::MaybeUninit;
 use std::ptr::null;
 use tickwire_stack::path::Query;
+use tickwire_windows_abi::sockaddr::{address as to_address, from_address};
 use windows_sys::Win32::Foundation::{
     ERROR_FILE_NOT_FOUND, ERROR_HOST_UNREACHABLE, ERROR_NETWORK_UNREACHABLE, ERROR_NOT_FOUND,
 };

@@ -11,7 +11,6 @@ mod notify;
 mod port_table;
 mod resolve;
 mod routes;
-mod sockaddr;
 mod table;
 
 pub(crate) use addresses::addresses;

@@ -1,7 +1,6 @@
 //! Neighbours (`GetIpNetEntry2`, `GetIpNetTable2`).
 
 use super::library::ip_helper;
-use super::sockaddr::{family_number, from_address, to_address};
 use super::table::{MibTable, RowRef, field};
 use super::{FAMILIES, refused};
 use crate::error::Result;
@@ -10,6 +9,7 @@ use crate::neighbour::{NeighbourEntry, NeighbourState};
 use std::mem::{transmute, zeroed};
 use std::sync::OnceLock;
 use tickwire_stack::addr::Address;
+use tickwire_windows_abi::sockaddr::{address as to_address, family_number, from_address};
 use windows_sys::Win32::Foundation::{ERROR_FILE_NOT_FOUND, ERROR_NOT_FOUND, ERROR_NOT_SUPPORTED};
 use windows_sys::Win32::NetworkManagement::IpHelper::{GetIpNetTable2, MIB_IPNET_ROW2, MIB_IPNET_TABLE2};
 

@@ -1,13 +1,13 @@
 //! Resolution of a neighbour (`ResolveIpNetEntry2`).
 
 use super::library::ip_helper;
-use super::sockaddr::from_address;
 use super::{check, is_wine};
 use crate::error::{IpHelperError, Result};
 use std::mem::{transmute, zeroed};
 use std::ptr::null;
 use std::sync::OnceLock;
 use tickwire_stack::addr::Address;
+use tickwire_windows_abi::sockaddr::from_address;
 use windows_sys::Win32::NetworkManagement::IpHelper::MIB_IPNET_ROW2;
 use windows_sys::Win32::Networking::WinSock::SOCKADDR_INET;
 

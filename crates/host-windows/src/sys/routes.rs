@@ -1,11 +1,11 @@
 //! Routes (`GetIpForwardTable2`).
 
 use super::FAMILIES;
-use super::sockaddr::to_address;
 use super::table::{MibTable, RowRef, field};
 use crate::error::Result;
 use crate::prefix::IpPrefix;
 use crate::route::RouteEntry;
+use tickwire_windows_abi::sockaddr::address as to_address;
 use windows_sys::Win32::NetworkManagement::IpHelper::{GetIpForwardTable2, MIB_IPFORWARD_ROW2, MIB_IPFORWARD_TABLE2};
 
 /// All routes, in no order.

@@ -1,0 +1,111 @@
+//! Addresses as Windows stores them (`SOCKADDR_INET`, which is `SOCKADDR_IN` or `SOCKADDR_IN6`).
+
+use std::mem::{size_of, zeroed};
+use tickwire_stack::addr::{Address, Endpoint, Family};
+use windows_sys::Win32::Networking::WinSock::{AF_INET, AF_INET6, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET};
+
+/// No address, with room for one: of no family.
+#[must_use]
+pub fn none() -> SOCKADDR_INET {
+    // SAFETY: all-zero is a valid value of each variant.
+    unsafe { zeroed() }
+}
+
+/// An address of Windows; `None` if it is of another family than IPv4 and IPv6.
+#[must_use]
+pub fn address(from: &SOCKADDR_INET) -> Option<Address> {
+    // SAFETY: the family is the first field of all variants, and any bits are a number.
+    match unsafe { from.si_family } {
+        // SAFETY: the family says that it is this variant; any bits are an address.
+        AF_INET => Some(Address::v4(unsafe { from.Ipv4.sin_addr.S_un.S_addr }.to_ne_bytes())),
+        // SAFETY: as above.
+        AF_INET6 => Some(Address(unsafe { from.Ipv6.sin6_addr.u.Byte })),
+        _ => None,
+    }
+}
+
+/// An address and port of Windows; `None` as with [`address`].
+#[must_use]
+pub fn endpoint(from: &SOCKADDR_INET) -> Option<Endpoint> {
+    // SAFETY: both variants have their port at the same place, and any bits are a number.
+    let port = u16::from_be(unsafe { from.Ipv4.sin_port });
+    address(from).map(|address| Endpoint::new(address, port))
+}
+
+/// An address for Windows, with port 0. One of IPv6 that is link-local has the number of its
+/// interface as zone, if that is not 0.
+#[must_use]
+pub fn from_address(address: Address, zone: u32) -> SOCKADDR_INET {
+    let mut made = none();
+    match address.to_v4() {
+        Some(octets) => {
+            made.Ipv4.sin_family = AF_INET;
+            made.Ipv4.sin_addr.S_un.S_addr = u32::from_ne_bytes(octets);
+        }
+        None => {
+            made.Ipv6.sin6_family = AF_INET6;
+            made.Ipv6.sin6_addr.u.Byte = address.0;
+            if address.is_link_local() {
+                made.Ipv6.Anonymous.sin6_scope_id = zone;
+            }
+        }
+    }
+    made
+}
+
+/// An address and port for Windows, and how many bytes of it count.
+#[must_use]
+pub fn from_endpoint(endpoint: Endpoint, zone: u32) -> (SOCKADDR_INET, i32) {
+    let mut made = from_address(endpoint.address, zone);
+    made.Ipv4.sin_port = endpoint.port.to_be();
+    (made, size(endpoint.address.family()) as i32)
+}
+
+/// Bytes of an address of this family.
+#[must_use]
+pub const fn size(family: Family) -> usize {
+    match family {
+        Family::V4 => size_of::<SOCKADDR_IN>(),
+        Family::V6 => size_of::<SOCKADDR_IN6>(),
+    }
+}
+
+/// The family's number.
+#[must_use]
+pub const fn family_number(family: Family) -> u16 {
+    match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
+    }
+}
+
+/// The family of this number.
+#[must_use]
+pub const fn family(number: u16) -> Option<Family> {
+    match number {
+        AF_INET => Some(Family::V4),
+        AF_INET6 => Some(Family::V6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports_come_back_as_they_were() {
+        let link_local = Address([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        for given in [Address::v4([10, 1, 2, 3]), Address::ANY_V4, Address::ANY, link_local] {
+            assert_eq!(address(&from_address(given, 3)), Some(given));
+            let there = Endpoint::new(given, 0x1234);
+            let (made, size) = from_endpoint(there, 0);
+            assert_eq!((endpoint(&made), size), (Some(there), if given.to_v4().is_some() { 16 } else { 28 }));
+        }
+        assert_eq!((address(&none()), endpoint(&none())), (None, None), "no family");
+        for known in [Family::V4, Family::V6] {
+            assert_eq!(family(family_number(known)), Some(known));
+        }
+        assert_eq!(family(1), None);
+    }
+}
