@@ -1,0 +1,51 @@
+//! A program ends when it wants to, not when its launcher does.
+
+use crate::program::{Bed, CODE, SOON, command};
+use std::os::windows::io::{AsHandle, AsRawHandle};
+use tickwire_launcher_windows::{Launch, LoadState, RunningProgram};
+use windows_sys::Win32::System::Threading::TerminateProcess;
+
+fn kill(program: &RunningProgram, code: u32) {
+    // SAFETY: an open process.
+    assert_ne!(unsafe { TerminateProcess(program.as_handle().as_raw_handle(), code) }, 0);
+}
+
+#[test]
+fn the_exit_code_of_a_program_that_is_killed_is_passed_on() {
+    let bed = Bed::new("wait");
+    let program = bed.launch.start().unwrap();
+    assert!(bed.report().is_loaded);
+    kill(&program, 7);
+    assert_eq!(program.wait().unwrap(), 7);
+    assert!(matches!(program.load_state(), LoadState::Ended));
+}
+
+#[test]
+fn a_program_goes_on_if_its_launcher_is_killed() {
+    let bed = Bed::new("launcher wait");
+    let mut launcher = command(&bed).spawn().unwrap();
+    assert!(bed.report().is_loaded);
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    bed.go();
+    assert!(bed.has_gone());
+}
+
+#[test]
+fn a_program_goes_on_if_it_is_not_waited_for() {
+    let bed = Bed::new("wait");
+    drop(bed.launch.start().unwrap());
+    assert!(bed.report().is_loaded);
+    bed.go();
+    assert!(bed.has_gone());
+}
+
+#[test]
+fn a_chain_of_launchers_passes_the_exit_code_on() {
+    let mut bed = Bed::new("launcher report");
+    bed.launch = Launch { require: true, arguments: vec!["a b".into()], ..bed.launch };
+    let program = bed.launch.start().unwrap();
+    assert_eq!(program.wait_until_loaded(SOON), LoadState::Loaded);
+    assert_eq!(program.wait().unwrap(), CODE);
+    assert_eq!(bed.report().arguments[1..], ["a b"]);
+}
