@@ -7,10 +7,12 @@
 //! | `wine` | the Wine prefix, and programs outside of the lab |
 //! | `wine_host` | Wine on a host of the lab |
 //! | `lab_card` | the network card of Windows programs in the lab |
+//! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
 
 mod lab;
 mod lab_card;
+mod lab_programs;
 mod wine;
 mod wine_host;
 
@@ -32,14 +34,17 @@ const CC: &str = "x86_64-w64-mingw32-gcc";
 
 /// Crates beside the shared ones: without code for one operating system, with code for each, and
 /// those for Windows.
-const FURTHER: [&str; 7] = [
+const FURTHER: [&str; 10] = [
     "tickwire-report",
     "tickwire-settings",
     "tickclock",
+    "tickwire-windows-abi",
     "tickwire-lane-windows",
     "tickwire-host-windows",
     "tickwire-card-windows",
     "tickwire-service-windows",
+    "tickwire-launcher-windows",
+    "tickwire-winsock",
 ];
 
 #[derive(Debug, Subcommand)]

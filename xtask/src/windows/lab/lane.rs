@@ -38,7 +38,7 @@ pub(super) fn build() -> Result<()> {
     workspace::run(cross(&mut cargo))
 }
 
-fn program(name: &str) -> Result<PathBuf> {
+pub(super) fn program(name: &str) -> Result<PathBuf> {
     Ok(workspace::target()?.join(TARGET).join("debug/examples").join(format!("{name}.exe")))
 }
 
@@ -52,11 +52,7 @@ pub(super) fn echo() -> Result<()> {
     let address = pair.a_v4();
     let mut echo = wine.spawn(&program("lab_echo")?, &[&address, &PORT.to_string()])?;
     echo.wait_for("ready", TIMEOUT)?;
-    let open = pair.b.within(|| {
-        datagrams(&address).context("datagrams")?;
-        stream(&address).context("a stream")?;
-        connections(&address).context("connections")
-    })??;
+    let open = pair.b.within(|| exercise(&address))??;
     echo.kill();
     let is_reset =
         |mut stream: TcpStream| stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
@@ -145,7 +141,14 @@ fn exchange(stream: &mut TcpStream, byte: u8) -> Result<()> {
     Ok(())
 }
 
-fn connected(address: &str) -> Result<UdpSocket> {
+/// Datagrams, a stream and many connections, which are returned open.
+pub(super) fn exercise(address: &str) -> Result<Vec<TcpStream>> {
+    datagrams(address).context("datagrams")?;
+    stream(address).context("a stream")?;
+    connections(address).context("connections")
+}
+
+pub(super) fn connected(address: &str) -> Result<UdpSocket> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.set_read_timeout(Some(TIMEOUT))?;
     socket.connect((address, PORT))?;

@@ -3,6 +3,7 @@
 
 mod card;
 mod lane;
+mod plain;
 
 use super::{lab_card, wine};
 use crate::{deps, prepare, workspace};
@@ -19,10 +20,12 @@ pub(crate) struct Options {
 /// A case: its name, and what it does.
 type Case = (&'static str, fn() -> Result<()>);
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 5] = [
     ("a_lab_card_has_the_packets_of_claimed_ports", card::claims),
     ("a_program_and_the_service_share_a_lane", lane::echo),
     ("the_peers_of_killed_programs_are_told", lane::killed),
+    ("a_plain_client_runs_on_the_lane", plain::client),
+    ("a_plain_server_runs_on_the_lane", plain::server),
 ];
 
 /// Runs the cases, after building what they need and becoming root.
@@ -64,5 +67,6 @@ fn prepare() -> Result<()> {
     wine::make()?;
     lab_card::build()?;
     lane::build()?;
+    plain::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }

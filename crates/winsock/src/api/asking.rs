@@ -1,0 +1,124 @@
+//! Names, options, and `ioctlsocket`.
+
+use super::making::put;
+use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::winsock;
+use crate::lane::lane;
+use crate::socket::State;
+use crate::table;
+use tickwire_stack::tcp::TcpSetting;
+use windows_sys::Win32::Networking::WinSock::{
+    FIONBIO, FIONREAD, IPPROTO_TCP, SO_ERROR, SO_RCVTIMEO, SO_SNDTIMEO, SOCKADDR, SOCKET, SOCKET_ERROR, SOL_SOCKET,
+    TCP_NODELAY,
+};
+
+pub(super) unsafe extern "system" fn get_peer_name(socket: SOCKET, name: *mut SOCKADDR, len: *mut i32) -> i32 {
+    let peer = || {
+        let Some(known) = table::get(socket) else { return Ok(None) };
+        let Ok(lane) = lane() else { return Ok(None) };
+        let remote = match known.state() {
+            State::Tcp { id, .. } => lane.enter(|access| access.stack.tcp_endpoints(id))?.1,
+            State::Udp { id, .. } => {
+                lane.enter(|access| access.stack.udp_names(id))?.1.ok_or(WinsockError::NOT_CONNECTED)?
+            }
+            State::Listener { .. } => return Err(WinsockError::NOT_CONNECTED),
+            State::Idle | State::Kernel { .. } => return Ok(None),
+        };
+        // SAFETY: the caller's arguments.
+        unsafe { put(remote, name, len) }?;
+        Ok(Some(0))
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(SOCKET_ERROR, peer, || unsafe { winsock::GET_PEER_NAME.get()(socket, name, len) })
+}
+
+pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, argument: *mut u32) -> i32 {
+    if command == FIONREAD && !argument.is_null() {
+        let waiting = || {
+            let Some(id) = table::get(socket).and_then(|known| known.on_lane()) else { return Ok(None) };
+            let Ok(lane) = lane() else { return Ok(None) };
+            let bytes = lane.enter(|access| access.stack.socket_row(id).map(|row| row.rx_queue.get()))?;
+            // SAFETY: the caller's argument.
+            unsafe { argument.write(bytes) };
+            Ok(Some(0))
+        };
+        // SAFETY: the caller's arguments, unchanged.
+        return answer_or(SOCKET_ERROR, waiting, || unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) });
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    let result = unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) };
+    if result == 0
+        && command == FIONBIO
+        && let Some(known) = table::get(socket)
+    {
+        // SAFETY: the real function has read it.
+        known.set_nonblocking(unsafe { *argument } != 0);
+    }
+    result
+}
+
+pub(super) unsafe extern "system" fn get_sock_opt(
+    socket: SOCKET,
+    level: i32,
+    option: i32,
+    value: *mut u8,
+    len: *mut i32,
+) -> i32 {
+    let error = || {
+        if (level, option) != (SOL_SOCKET, SO_ERROR) || value.is_null() || len.is_null() {
+            return Ok(None);
+        }
+        let Some(known) = table::get(socket) else { return Ok(None) };
+        let Ok(lane) = lane() else { return Ok(None) };
+        let pending = match known.state() {
+            State::Tcp { id, .. } => lane.enter(|access| access.stack.tcp_take_error(id))?,
+            State::Udp { id, .. } => lane.enter(|access| access.stack.udp_take_error(id))?,
+            State::Listener { .. } => None,
+            State::Idle | State::Kernel { .. } => return Ok(None),
+        };
+        let number = pending.map_or(0, |error| WinsockError::from(error).0);
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if *len < 4 {
+                return Err(WinsockError::FAULT);
+            }
+            value.cast::<i32>().write_unaligned(number);
+            *len = 4;
+        }
+        Ok(Some(0))
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(SOCKET_ERROR, error, || unsafe { winsock::GET_SOCK_OPT.get()(socket, level, option, value, len) })
+}
+
+pub(super) unsafe extern "system" fn set_sock_opt(
+    socket: SOCKET,
+    level: i32,
+    option: i32,
+    value: *const u8,
+    len: i32,
+) -> i32 {
+    // SAFETY: the caller's arguments, unchanged.
+    let result = unsafe { winsock::SET_SOCK_OPT.get()(socket, level, option, value, len) };
+    if result != 0 || len < 4 || value.is_null() {
+        return result;
+    }
+    // SAFETY: the real function has read so many bytes.
+    let number = unsafe { value.cast::<u32>().read_unaligned() };
+    let set = || {
+        let Some(known) = table::get(socket) else { return Ok(Some(0)) };
+        match (level, option) {
+            (SOL_SOCKET, SO_RCVTIMEO) => known.set_receive_timeout(number),
+            (SOL_SOCKET, SO_SNDTIMEO) => known.set_send_timeout(number),
+            (IPPROTO_TCP, TCP_NODELAY) => {
+                if let (State::Tcp { id, .. }, Ok(lane)) = (known.state(), lane()) {
+                    let setting = TcpSetting::NoDelay(number != 0);
+                    lane.enter(|access| access.stack.tcp_set(id, access.now, setting))?;
+                }
+            }
+            _ => (),
+        }
+        Ok(Some(0))
+    };
+    answer_or(SOCKET_ERROR, set, || 0)
+}

@@ -1,0 +1,124 @@
+//! Sending and receiving.
+
+use super::making::{endpoint, put};
+use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::winsock;
+use crate::socket::{ReceiveFlags, Received};
+use crate::table;
+use std::ptr::{null, null_mut};
+use windows_sys::Win32::Networking::WinSock::{MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
+
+/// A program's bytes.
+///
+/// # Safety
+/// So many bytes may be read there, and do not change during the call.
+unsafe fn bytes<'a>(data: *const u8, len: i32) -> Result<&'a [u8], WinsockError> {
+    let len = usize::try_from(len).map_err(|_| WinsockError::INVALID)?;
+    match (data.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(WinsockError::FAULT),
+        // SAFETY: as the caller promises.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data, len) }),
+    }
+}
+
+/// A program's buffer.
+///
+/// # Safety
+/// So many bytes may be written there, and nothing else uses them during the call.
+unsafe fn buffer<'a>(data: *mut u8, len: i32) -> Result<&'a mut [u8], WinsockError> {
+    let len = usize::try_from(len).map_err(|_| WinsockError::INVALID)?;
+    match (data.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(WinsockError::FAULT),
+        // SAFETY: as the caller promises.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(data, len) }),
+    }
+}
+
+pub(super) unsafe extern "system" fn send(socket: SOCKET, data: *const u8, len: i32, flags: i32) -> i32 {
+    // SAFETY: the caller's arguments; no name.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { send_ours(socket, data, len, null(), 0) },
+        || unsafe { winsock::SEND.get()(socket, data, len, flags) },
+    )
+}
+
+pub(super) unsafe extern "system" fn send_to(
+    socket: SOCKET,
+    data: *const u8,
+    len: i32,
+    flags: i32,
+    name: *const SOCKADDR,
+    name_len: i32,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { send_ours(socket, data, len, name, name_len) },
+        || unsafe { winsock::SEND_TO.get()(socket, data, len, flags, name, name_len) },
+    )
+}
+
+/// # Safety
+/// As the documentation of `sendto` has it.
+unsafe fn send_ours(
+    socket: SOCKET,
+    data: *const u8,
+    len: i32,
+    name: *const SOCKADDR,
+    name_len: i32,
+) -> Result<Option<i32>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    // SAFETY: as the caller promises.
+    let (data, to) = unsafe { (bytes(data, len)?, endpoint(name, name_len)) };
+    Ok(known.send(data, to)?.ours().map(|sent| sent as i32))
+}
+
+pub(super) unsafe extern "system" fn recv(socket: SOCKET, data: *mut u8, len: i32, flags: i32) -> i32 {
+    // SAFETY: the caller's arguments; no room for a name.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { receive_ours(socket, data, len, flags, null_mut(), null_mut()) },
+        || unsafe { winsock::RECV.get()(socket, data, len, flags) },
+    )
+}
+
+pub(super) unsafe extern "system" fn recv_from(
+    socket: SOCKET,
+    data: *mut u8,
+    len: i32,
+    flags: i32,
+    name: *mut SOCKADDR,
+    name_len: *mut i32,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { receive_ours(socket, data, len, flags, name, name_len) },
+        || unsafe { winsock::RECV_FROM.get()(socket, data, len, flags, name, name_len) },
+    )
+}
+
+/// # Safety
+/// As the documentation of `recvfrom` has it.
+unsafe fn receive_ours(
+    socket: SOCKET,
+    data: *mut u8,
+    len: i32,
+    flags: i32,
+    name: *mut SOCKADDR,
+    name_len: *mut i32,
+) -> Result<Option<i32>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    // SAFETY: as the caller promises.
+    let buffer = unsafe { buffer(data, len)? };
+    let flags = ReceiveFlags { is_peek: flags & MSG_PEEK != 0, is_all: flags & MSG_WAITALL != 0 };
+    let Some(Received { length, from, is_cut }) = known.receive(buffer, flags)?.ours() else { return Ok(None) };
+    if let Some(from) = from {
+        // SAFETY: as the caller promises.
+        unsafe { put(from, name, name_len) }?;
+    }
+    if is_cut { Err(WinsockError::MESSAGE_SIZE) } else { Ok(Some(length as i32)) }
+}

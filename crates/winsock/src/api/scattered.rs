@@ -1,0 +1,231 @@
+//! The forms of Winsock 2 of the calls that connect, send and receive: several buffers, and
+//! overlapped. Overlapped operations are the kernel's: a socket on which a program begins one
+//! before it is on the lane stays with the kernel.
+
+use super::making::{endpoint, put};
+use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::winsock;
+use crate::socket::{ReceiveFlags, Received};
+use crate::table;
+use std::ptr::{null, null_mut};
+use windows_sys::Win32::Networking::WinSock::{
+    LPCONDITIONPROC, LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_PARTIAL, MSG_PEEK, MSG_WAITALL, QOS, SOCKADDR, SOCKET,
+    SOCKET_ERROR, WSABUF, WSAEOPNOTSUPP,
+};
+use windows_sys::Win32::System::IO::OVERLAPPED;
+
+/// The most buffers of a call, and the most bytes in them that are copied at once.
+const MOST_BUFFERS: u32 = 1 << 16;
+
+/// The buffers of a call.
+///
+/// # Safety
+/// There are so many of them, and each is as long as it says.
+unsafe fn buffers<'a>(at: *const WSABUF, count: u32) -> Result<&'a [WSABUF], WinsockError> {
+    match (at.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(WinsockError::FAULT),
+        (false, count) if count > MOST_BUFFERS => Err(WinsockError::INVALID),
+        // SAFETY: as the caller promises.
+        (false, count) => Ok(unsafe { std::slice::from_raw_parts(at, count as usize) }),
+    }
+}
+
+/// Whether a call is an overlapped one.
+fn is_overlapped(overlapped: *mut OVERLAPPED) -> bool {
+    !overlapped.is_null()
+}
+
+/// # Safety
+/// As the documentation of `WSASendTo` has it.
+unsafe fn send_ours(
+    socket: SOCKET,
+    list: *const WSABUF,
+    count: u32,
+    sent: *mut u32,
+    name: *const SOCKADDR,
+    name_len: i32,
+    overlapped: *mut OVERLAPPED,
+) -> Result<Option<i32>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    if is_overlapped(overlapped) {
+        return known.refuse_overlapped().map(|()| None);
+    }
+    // SAFETY: as the caller promises.
+    let (list, to) = unsafe { (buffers(list, count)?, endpoint(name, name_len)) };
+    let mut data = Vec::with_capacity(list.iter().map(|buffer| buffer.len as usize).sum());
+    for buffer in list.iter().filter(|buffer| buffer.len > 0) {
+        if buffer.buf.is_null() {
+            return Err(WinsockError::FAULT);
+        }
+        // SAFETY: as the caller promises.
+        data.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.buf, buffer.len as usize) });
+    }
+    let Some(length) = known.send(&data, to)?.ours() else { return Ok(None) };
+    if !sent.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { sent.write(length as u32) };
+    }
+    Ok(Some(0))
+}
+
+pub(super) unsafe extern "system" fn wsa_send(
+    socket: SOCKET,
+    list: *const WSABUF,
+    count: u32,
+    sent: *mut u32,
+    flags: u32,
+    overlapped: *mut OVERLAPPED,
+    routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { send_ours(socket, list, count, sent, null(), 0, overlapped) },
+        || unsafe { winsock::WSA_SEND.get()(socket, list, count, sent, flags, overlapped, routine) },
+    )
+}
+
+pub(super) unsafe extern "system" fn wsa_send_to(
+    socket: SOCKET,
+    list: *const WSABUF,
+    count: u32,
+    sent: *mut u32,
+    flags: u32,
+    name: *const SOCKADDR,
+    name_len: i32,
+    overlapped: *mut OVERLAPPED,
+    routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    let ours = || unsafe { send_ours(socket, list, count, sent, name, name_len, overlapped) };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(SOCKET_ERROR, ours, || unsafe {
+        winsock::WSA_SEND_TO.get()(socket, list, count, sent, flags, name, name_len, overlapped, routine)
+    })
+}
+
+/// # Safety
+/// As the documentation of `WSARecvFrom` has it.
+#[expect(clippy::too_many_arguments, reason = "as Windows has it")]
+unsafe fn receive_ours(
+    socket: SOCKET,
+    list: *const WSABUF,
+    count: u32,
+    received: *mut u32,
+    flags: *mut u32,
+    name: *mut SOCKADDR,
+    name_len: *mut i32,
+    overlapped: *mut OVERLAPPED,
+) -> Result<Option<i32>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    if is_overlapped(overlapped) {
+        return known.refuse_overlapped().map(|()| None);
+    }
+    if flags.is_null() {
+        return Err(WinsockError::FAULT);
+    }
+    // SAFETY: as the caller promises.
+    let (list, asked) = unsafe { (buffers(list, count)?, flags.read() as i32) };
+    let mut data = vec![0; list.iter().map(|buffer| buffer.len as usize).sum()];
+    let wanted = ReceiveFlags { is_peek: asked & MSG_PEEK != 0, is_all: asked & MSG_WAITALL != 0 };
+    let Some(Received { length, from, is_cut }) = known.receive(&mut data, wanted)?.ours() else { return Ok(None) };
+    let mut rest = &data[..length];
+    for buffer in list.iter().filter(|buffer| buffer.len > 0) {
+        let part = rest.split_off(..rest.len().min(buffer.len as usize)).unwrap_or_default();
+        if buffer.buf.is_null() && !part.is_empty() {
+            return Err(WinsockError::FAULT);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), buffer.buf, part.len()) };
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !received.is_null() {
+            received.write(length as u32);
+        }
+        flags.write(if is_cut { MSG_PARTIAL } else { 0 });
+        if let Some(from) = from {
+            put(from, name, name_len)?;
+        }
+    }
+    if is_cut { Err(WinsockError::MESSAGE_SIZE) } else { Ok(Some(0)) }
+}
+
+pub(super) unsafe extern "system" fn wsa_recv(
+    socket: SOCKET,
+    list: *const WSABUF,
+    count: u32,
+    received: *mut u32,
+    flags: *mut u32,
+    overlapped: *mut OVERLAPPED,
+    routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32 {
+    // SAFETY: the caller's arguments; no room for a name.
+    let ours = || unsafe { receive_ours(socket, list, count, received, flags, null_mut(), null_mut(), overlapped) };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(SOCKET_ERROR, ours, || unsafe {
+        winsock::WSA_RECV.get()(socket, list, count, received, flags, overlapped, routine)
+    })
+}
+
+pub(super) unsafe extern "system" fn wsa_recv_from(
+    socket: SOCKET,
+    list: *const WSABUF,
+    count: u32,
+    received: *mut u32,
+    flags: *mut u32,
+    name: *mut SOCKADDR,
+    name_len: *mut i32,
+    overlapped: *mut OVERLAPPED,
+    routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    let ours = || unsafe { receive_ours(socket, list, count, received, flags, name, name_len, overlapped) };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(SOCKET_ERROR, ours, || unsafe {
+        winsock::WSA_RECV_FROM.get()(socket, list, count, received, flags, name, name_len, overlapped, routine)
+    })
+}
+
+pub(super) unsafe extern "system" fn wsa_connect(
+    socket: SOCKET,
+    name: *const SOCKADDR,
+    len: i32,
+    caller_data: *const WSABUF,
+    callee_data: *mut WSABUF,
+    qos: *const QOS,
+    group_qos: *const QOS,
+) -> i32 {
+    let connect = || {
+        let Some(known) = table::get(socket) else { return Ok(None) };
+        // SAFETY: the caller's arguments.
+        let Some(remote) = (unsafe { endpoint(name, len) }) else { return Ok(None) };
+        Ok(known.connect(remote)?.ours().map(|()| 0))
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(SOCKET_ERROR, connect, || unsafe {
+        winsock::WSA_CONNECT.get()(socket, name, len, caller_data, callee_data, qos, group_qos)
+    })
+}
+
+pub(super) unsafe extern "system" fn wsa_accept(
+    socket: SOCKET,
+    name: *mut SOCKADDR,
+    len: *mut i32,
+    condition: LPCONDITIONPROC,
+    context: usize,
+) -> SOCKET {
+    if condition.is_none() {
+        // SAFETY: the caller's arguments.
+        return unsafe { super::making::accept(socket, name, len) };
+    }
+    let refuse = || match table::get(socket).and_then(|known| known.on_lane()) {
+        // The stack has accepted the connection already.
+        Some(_) => Err(WinsockError(WSAEOPNOTSUPP)),
+        None => Ok(None),
+    };
+    let failed = windows_sys::Win32::Networking::WinSock::INVALID_SOCKET;
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(failed, refuse, || unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) })
+}

@@ -1,0 +1,277 @@
+//! `select` and `WSAPoll`: some of the sockets may be the lane's, some the kernel's.
+
+use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::winsock;
+use crate::socket::readiness::{readiness, wait_until_ready};
+use crate::table;
+use std::ptr::{addr_of_mut, null_mut};
+use std::time::{Duration, Instant};
+use tickwire_stack::{Ready, SocketId};
+use windows_sys::Win32::Foundation::HWND;
+use windows_sys::Win32::Networking::WinSock::{
+    FD_SET, POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SOCKET, SOCKET_ERROR, TIMEVAL, WSAEVENT, WSAPOLLFD,
+};
+
+/// The most sockets in a set or list: more than any program has.
+const MOST: usize = 1 << 16;
+
+const READ: Ready = Ready(Ready::IN.0 | Ready::RDHUP.0 | Ready::HUP.0 | Ready::ERR.0);
+const WRITE: Ready = Ready::OUT;
+const EXCEPT: Ready = Ready(Ready::ERR.0 | Ready::PRI.0);
+
+/// The sockets of these handles that are on the lane, by their places.
+fn on_lane(handles: &[SOCKET]) -> Vec<(usize, SocketId)> {
+    let known = |handle: &SOCKET| table::get(*handle)?.on_lane();
+    handles.iter().enumerate().filter_map(|(place, handle)| Some((place, known(handle)?))).collect()
+}
+
+/// A set of sockets, as a program has it.
+struct Set {
+    at: *mut FD_SET,
+    sockets: Vec<SOCKET>,
+    wanted: Ready,
+}
+
+impl Set {
+    /// # Safety
+    /// `at` is null, or a set of as many sockets as it says.
+    unsafe fn read(at: *mut FD_SET, wanted: Ready) -> Result<Self, WinsockError> {
+        if at.is_null() {
+            return Ok(Self { at, sockets: Vec::new(), wanted });
+        }
+        // SAFETY: as the caller promises; the array is as long as the program has made it.
+        let sockets = unsafe {
+            let count = (*at).fd_count as usize;
+            if count > MOST {
+                return Err(WinsockError::INVALID);
+            }
+            std::slice::from_raw_parts(addr_of_mut!((*at).fd_array).cast::<SOCKET>(), count).to_vec()
+        };
+        Ok(Self { at, sockets, wanted })
+    }
+
+    /// Leaves these sockets in the set. They are some of those that were in it.
+    ///
+    /// # Safety
+    /// As [`Set::read`].
+    unsafe fn write(&self, ready: &[SOCKET]) {
+        if self.at.is_null() {
+            return;
+        }
+        // SAFETY: as the caller promises: there is room for as many as there were.
+        unsafe {
+            (*self.at).fd_count = ready.len() as u32;
+            let array = addr_of_mut!((*self.at).fd_array).cast::<SOCKET>();
+            std::ptr::copy_nonoverlapping(ready.as_ptr(), array, ready.len());
+        }
+    }
+}
+
+/// A set for the kernel: as `FD_SET`, but as long as it must be.
+struct KernelSet(Vec<usize>);
+
+impl KernelSet {
+    fn new(sockets: &[SOCKET]) -> Self {
+        // The count is 32 bits at the beginning of a structure that is aligned as a socket is.
+        Self(std::iter::once(sockets.len()).chain(sockets.iter().copied()).collect())
+    }
+
+    fn pointer(&mut self) -> *mut FD_SET {
+        if self.0.len() == 1 { null_mut() } else { self.0.as_mut_ptr().cast() }
+    }
+
+    fn ready(&self) -> &[SOCKET] {
+        let count = self.0[0] & u32::MAX as usize;
+        self.0.get(1..1 + count).unwrap_or_default()
+    }
+}
+
+pub(super) unsafe extern "system" fn select(
+    ignored: i32,
+    read: *mut FD_SET,
+    write: *mut FD_SET,
+    except: *mut FD_SET,
+    timeout: *const TIMEVAL,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { select_ours(read, write, except, timeout) },
+        || unsafe { winsock::SELECT.get()(ignored, read, write, except, timeout) },
+    )
+}
+
+/// # Safety
+/// As the documentation of `select` has it.
+unsafe fn select_ours(
+    read: *mut FD_SET,
+    write: *mut FD_SET,
+    except: *mut FD_SET,
+    timeout: *const TIMEVAL,
+) -> Result<Option<i32>, WinsockError> {
+    // SAFETY: as the caller promises.
+    let sets = unsafe { [Set::read(read, READ)?, Set::read(write, WRITE)?, Set::read(except, EXCEPT)?] };
+    let ours: Vec<Vec<(usize, SocketId)>> = sets.iter().map(|set| on_lane(&set.sockets)).collect();
+    if ours.iter().all(Vec::is_empty) {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let until = unsafe { timeout.as_ref() }.map(|time| {
+        let (seconds, micros) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_usec).unwrap_or(0));
+        Instant::now() + Duration::from_secs(seconds) + Duration::from_micros(micros)
+    });
+    let is_ours = |set: usize, place: usize| ours[set].iter().any(|(own, _)| *own == place);
+    let of_kernel: Vec<Vec<SOCKET>> = sets
+        .iter()
+        .enumerate()
+        .map(|(number, set)| {
+            let others = set.sockets.iter().enumerate().filter(|(place, _)| !is_ours(number, *place));
+            others.map(|(_, socket)| *socket).collect()
+        })
+        .collect();
+    let has_kernel = of_kernel.iter().any(|sockets| !sockets.is_empty());
+    let wanted: Vec<(SocketId, Ready)> =
+        sets.iter().zip(&ours).flat_map(|(set, ours)| ours.iter().map(|(_, id)| (*id, set.wanted))).collect();
+    let mut kernel_ready: [Vec<SOCKET>; 3] = Default::default();
+    let mut kernel_error = None;
+    let mut ask_kernel = || match ask_kernel(&of_kernel) {
+        Ok(ready) => {
+            kernel_ready = ready;
+            kernel_ready.iter().any(|sockets| !sockets.is_empty())
+        }
+        Err(error) => {
+            kernel_error = Some(error);
+            true
+        }
+    };
+    wait_until_ready(&wanted, has_kernel.then_some(&mut ask_kernel), until);
+    if let Some(error) = kernel_error {
+        return Err(error);
+    }
+    let mut count = 0;
+    for ((set, ours), mut ready) in sets.iter().zip(&ours).zip(kernel_ready) {
+        let ids: Vec<SocketId> = ours.iter().map(|(_, id)| *id).collect();
+        for ((place, _), found) in ours.iter().zip(readiness(&ids)) {
+            if found.0 & set.wanted.0 != 0 {
+                ready.push(set.sockets[*place]);
+            }
+        }
+        count += ready.len();
+        // SAFETY: as the caller promises.
+        unsafe { set.write(&ready) };
+    }
+    Ok(Some(count as i32))
+}
+
+/// Which of the kernel's sockets are ready now.
+fn ask_kernel(sets: &[Vec<SOCKET>]) -> Result<[Vec<SOCKET>; 3], WinsockError> {
+    let mut asked = [0, 1, 2].map(|number| KernelSet::new(&sets[number]));
+    let [read, write, except] = &mut asked;
+    let now = TIMEVAL { tv_sec: 0, tv_usec: 0 };
+    // SAFETY: sets of this function's own, or none.
+    let count = unsafe { winsock::SELECT.get()(0, read.pointer(), write.pointer(), except.pointer(), &raw const now) };
+    match count {
+        SOCKET_ERROR => Err(crate::real::last()),
+        0 => Ok(Default::default()),
+        _ => Ok(asked.map(|set| set.ready().to_vec())),
+    }
+}
+
+pub(super) unsafe extern "system" fn wsa_poll(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> i32 {
+    // SAFETY: the caller's arguments.
+    answer_or(
+        SOCKET_ERROR,
+        || unsafe { poll_ours(sockets, count, timeout_ms) },
+        || unsafe { winsock::WSA_POLL.get()(sockets, count, timeout_ms) },
+    )
+}
+
+/// # Safety
+/// As the documentation of `WSAPoll` has it.
+unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Result<Option<i32>, WinsockError> {
+    let count = count as usize;
+    if sockets.is_null() || count > MOST {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let list = unsafe { std::slice::from_raw_parts_mut(sockets, count) };
+    let handles: Vec<SOCKET> = list.iter().map(|entry| entry.fd).collect();
+    let ours = on_lane(&handles);
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    let until = u64::try_from(timeout_ms).ok().map(|time_ms| Instant::now() + Duration::from_millis(time_ms));
+    let wanted: Vec<(SocketId, Ready)> = ours.iter().map(|(place, id)| (*id, wanted(list[*place].events))).collect();
+    let mut others: Vec<WSAPOLLFD> = list.to_vec();
+    // The kernel leaves entries with such a handle alone.
+    ours.iter().for_each(|(place, _)| others[*place].fd = SOCKET::MAX);
+    let mut is_failed = false;
+    let mut ask_kernel = || {
+        // SAFETY: a list of this function's own.
+        let ready = unsafe { winsock::WSA_POLL.get()(others.as_mut_ptr(), others.len() as u32, 0) };
+        is_failed = ready == SOCKET_ERROR;
+        ready != 0
+    };
+    let has_kernel = ours.len() < count;
+    wait_until_ready(&wanted, has_kernel.then_some(&mut ask_kernel), until);
+    if is_failed {
+        return Err(crate::real::last());
+    }
+    let ids: Vec<SocketId> = ours.iter().map(|(_, id)| *id).collect();
+    for (entry, other) in list.iter_mut().zip(&others) {
+        entry.revents = if has_kernel { other.revents } else { 0 };
+    }
+    for ((place, _), ready) in ours.iter().zip(readiness(&ids)) {
+        let entry = &mut list[*place];
+        entry.revents = found(ready) & (entry.events | POLLERR | POLLHUP);
+    }
+    Ok(Some(list.iter().filter(|entry| entry.revents != 0).count() as i32))
+}
+
+/// A program asks to be told of events: that is the kernel's part, and so is the socket, if it is
+/// not on the lane yet.
+fn refuse_events(socket: SOCKET) -> Result<Option<i32>, WinsockError> {
+    match table::get(socket) {
+        Some(known) => known.refuse_overlapped().map(|()| None),
+        None => Ok(None),
+    }
+}
+
+pub(super) unsafe extern "system" fn wsa_event_select(socket: SOCKET, event: WSAEVENT, events: i32) -> i32 {
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(
+        SOCKET_ERROR,
+        || refuse_events(socket),
+        || unsafe { winsock::WSA_EVENT_SELECT.get()(socket, event, events) },
+    )
+}
+
+pub(super) unsafe extern "system" fn wsa_async_select(socket: SOCKET, window: HWND, message: u32, events: i32) -> i32 {
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(
+        SOCKET_ERROR,
+        || refuse_events(socket),
+        || unsafe { winsock::WSA_ASYNC_SELECT.get()(socket, window, message, events) },
+    )
+}
+
+/// The bits of the stack for which a program waits.
+fn wanted(events: i16) -> Ready {
+    let mut wanted = Ready(Ready::ERR.0 | Ready::HUP.0);
+    if events & POLLRDNORM != 0 {
+        wanted |= READ;
+    }
+    if events & POLLWRNORM != 0 {
+        wanted |= WRITE;
+    }
+    wanted
+}
+
+/// The bits of the program.
+fn found(ready: Ready) -> i16 {
+    let has = |bits: Ready, event: i16| if ready.0 & bits.0 != 0 { event } else { 0 };
+    has(Ready(Ready::IN.0 | Ready::RDHUP.0), POLLRDNORM)
+        | has(Ready::OUT, POLLWRNORM)
+        | has(Ready::ERR, POLLERR)
+        | has(Ready::HUP, POLLHUP)
+}

@@ -1,0 +1,120 @@
+//! Requests to the service, and what it tells.
+
+use std::os::windows::io::{AsHandle, BorrowedHandle, OwnedHandle};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, Name, Parts, Push, Reason, Reply, Request};
+use tickwire_lane_windows::control::{ClientChannel, Handles, Unawaited, pipe_name};
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::path::{PathInfo, Query};
+use tickwire_stack::{Memory, Stack};
+
+/// How long the service may take for an answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The connection to the service.
+pub(super) struct Control {
+    channel: Mutex<ClientChannel>,
+    /// Copies of its events, to be waited for without its lock.
+    events: [OwnedHandle; 2],
+}
+
+impl Control {
+    /// Connects to the service and asks for a lane. Returns its answer.
+    pub(super) fn begin() -> Result<(Self, Reply, Handles), Reason> {
+        let mut channel = ClientChannel::connect(&pipe_name(), TIMEOUT).map_err(|error| error.reason())?;
+        let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
+        let (reply, handles) = channel.request(&hello, &[], TIMEOUT).map_err(|_| Reason::ServiceError)?;
+        let [first, second] = channel.events().map(|event| event.try_clone_to_owned());
+        let events = [first.map_err(|_| Reason::ServiceError)?, second.map_err(|_| Reason::ServiceError)?];
+        Ok((Self { channel: Mutex::new(channel), events }, reply, handles))
+    }
+
+    fn channel(&self) -> MutexGuard<'_, ClientChannel> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection, unless a thread is waiting for an answer on it. For callers that have the
+    /// lane's lock.
+    fn free_channel(&self) -> Option<MutexGuard<'_, ClientChannel>> {
+        match self.channel.try_lock() {
+            Ok(channel) => Some(channel),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn ask(&self, request: &Request, handles: &[BorrowedHandle<'_>]) -> Result<Reply, Reason> {
+        match self.channel().request(request, handles, TIMEOUT) {
+            Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
+            Ok((reply, _)) => Ok(reply),
+            Err(_) => Err(Reason::ServiceError),
+        }
+    }
+
+    /// Claims what a socket justifies. Returns the claim, and the socket's name.
+    pub(super) fn claim(
+        &self,
+        kind: ClaimKind,
+        remote: Endpoint,
+        socket: BorrowedHandle<'_>,
+    ) -> Result<(Claim, Endpoint), Reason> {
+        match self.ask(&Request::Claim { kind, remote }, &[socket])? {
+            Reply::Claimed { claim, local } => Ok((claim, local)),
+            _ => Err(Reason::ServiceError),
+        }
+    }
+
+    /// Releases a claim.
+    pub(super) fn release(&self, claim: Claim) {
+        let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
+        let _ = self.ask(&Request::Release { parts }, &[]);
+    }
+
+    /// The path to a destination.
+    pub(super) fn resolve(&self, query: Query) -> Result<(PathInfo, Reason), Reason> {
+        match self.ask(&Request::Resolve { query, choose: false }, &[])? {
+            Reply::Path { path, reason } => Ok((path, reason)),
+            _ => Err(Reason::ServiceError),
+        }
+    }
+
+    /// Asks for the paths that the stack wants, without waiting for the answers. If the connection
+    /// is in use, the next call does.
+    pub(super) fn ask_for_paths(&self, stack: &mut Stack<'_>) {
+        if !stack.has_request() {
+            return;
+        }
+        let Some(mut channel) = self.free_channel() else { return };
+        while let Some(query) = stack.take_request() {
+            let _ = channel.tell(&Request::Resolve { query, choose: false });
+        }
+    }
+
+    /// What the service has told since the last call: paths, and whether the lane ends. Nothing if
+    /// the connection is in use.
+    pub(super) fn take_news(&self, mut path: impl FnMut(PathInfo)) -> Result<(), Reason> {
+        let Some(mut channel) = self.free_channel() else { return Ok(()) };
+        loop {
+            match channel.take() {
+                Ok(Some(Unawaited::Push(Push::PathChanged { path: changed, .. }))) => path(changed),
+                Ok(Some(Unawaited::Reply { reply: Reply::Path { path: found, .. }, .. })) => path(found),
+                Ok(Some(Unawaited::Push(Push::Closing { reason }))) => return Err(reason),
+                Ok(Some(_)) => (),
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(Reason::LaneGone),
+            }
+        }
+    }
+
+    /// What is signalled when the service has told something.
+    pub(super) fn events(&self) -> [BorrowedHandle<'_>; 2] {
+        [self.events[0].as_handle(), self.events[1].as_handle()]
+    }
+}
+
+/// The name of this program, for display.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

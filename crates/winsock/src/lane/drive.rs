@@ -1,0 +1,206 @@
+//! Packets in and out, and waiting.
+//!
+//! A thread that waits first polls: it takes packets in itself, and no other thread is woken for
+//! them. Then it sleeps until something has changed. While none polls, the ring is armed and the
+//! helper thread takes packets in.
+
+use super::{Core, Lane, exit_gate};
+use std::os::windows::io::BorrowedHandle;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant as SystemTime};
+use tickwire_lane::control::{Claim, ClaimKind, Reason};
+use tickwire_lane_windows::clock;
+use tickwire_stack::Stack;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::path::{PathState, Query};
+use tickwire_stack::time::Instant;
+
+/// For so long a thread polls before it sleeps, if there were packets lately.
+const POLL: Duration = Duration::from_micros(100);
+
+/// "Lately".
+const LATELY_NS: u64 = 5_000_000;
+
+/// A sleeping thread looks again at least so often: a change that it has missed costs no more.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// The stack, for a call.
+pub(crate) struct Access<'c> {
+    /// The stack.
+    pub(crate) stack: &'c mut Stack<'static>,
+    /// The time.
+    pub(crate) now: Instant,
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited<T> {
+    /// What was waited for.
+    Done(T),
+    /// The time was over.
+    TimedOut,
+    /// The lane is lost.
+    Lost,
+}
+
+impl Lane {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes packets in, has timeouts processed, does something, and sends what there is to send.
+    pub(crate) fn enter<T>(&self, call: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        let result = self.enter_core(&mut self.lock(), call);
+        exit_gate::pass();
+        result
+    }
+
+    fn enter_core<T>(&self, core: &mut Core, call: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        self.receive(core);
+        let result = call(&mut Access { stack: &mut core.stack, now: clock::now() });
+        self.send(core);
+        result
+    }
+
+    /// Takes in what has arrived, and has timeouts processed that are due.
+    pub(super) fn receive(&self, core: &mut Core) {
+        let now = clock::now();
+        let count = core.port.poll(&mut core.stack, now);
+        let is_due = core.stack.deadline().is_some_and(|at| at <= now);
+        if is_due {
+            core.stack.on_time(now);
+        }
+        if count > 0 {
+            self.last_packet.store(now.as_nanos(), Relaxed);
+        }
+        if count > 0 || is_due {
+            self.change(core);
+        }
+    }
+
+    /// Something has happened that threads may wait for.
+    fn change(&self, core: &mut Core) {
+        core.generation = core.generation.wrapping_add(1);
+        if core.sleepers > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Has all waiting threads look again: a socket has been closed, for instance.
+    pub(crate) fn wake_all(&self) {
+        self.change(&mut self.lock());
+    }
+
+    pub(super) fn send(&self, core: &mut Core) {
+        self.control.ask_for_paths(&mut core.stack);
+        // What finds no room is sent by the next call, or by the helper thread.
+        let _ = core.port.send(&mut core.stack);
+    }
+
+    /// Waits until a call has a result: polling, then asleep, until a time if one is given.
+    pub(crate) fn wait<T>(
+        &self,
+        until: Option<SystemTime>,
+        mut call: impl FnMut(&mut Access<'_>) -> Option<T>,
+    ) -> Waited<T> {
+        let polls_until = SystemTime::now() + POLL;
+        let is_lately = clock::now().as_nanos().saturating_sub(self.last_packet.load(Relaxed)) < LATELY_NS;
+        loop {
+            let seen = {
+                let mut core = self.lock();
+                if let Some(result) = self.enter_core(&mut core, &mut call) {
+                    self.leave(&mut core);
+                    drop(core);
+                    exit_gate::pass();
+                    return Waited::Done(result);
+                }
+                core.generation
+            };
+            if self.is_lost() {
+                return Waited::Lost;
+            }
+            let now = SystemTime::now();
+            if until.is_some_and(|until| now >= until) {
+                return Waited::TimedOut;
+            }
+            if is_lately && now < polls_until {
+                self.poll(polls_until);
+            } else {
+                self.sleep(seen, until.map(|until| until.saturating_duration_since(now)));
+            }
+        }
+    }
+
+    /// Polls the ring without the lock, until there is something or the time is over.
+    fn poll(&self, until: SystemTime) {
+        {
+            let mut core = self.lock();
+            if std::mem::take(&mut core.is_armed) {
+                core.port.disarm();
+            }
+        }
+        while self.ring.is_empty() && SystemTime::now() < until {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The thread polls no more. If others sleep, packets are to wake the helper thread again.
+    fn leave(&self, core: &mut Core) {
+        while core.sleepers > 0 && !core.is_armed {
+            core.is_armed = core.port.arm();
+            if !core.is_armed {
+                self.receive(core);
+            }
+        }
+    }
+
+    /// Sleeps until something has changed since `seen`, or for so long.
+    fn sleep(&self, seen: u64, time: Option<Duration>) {
+        let mut core = self.lock();
+        if core.generation != seen {
+            return;
+        }
+        if !core.is_armed {
+            core.is_armed = core.port.arm();
+            if !core.is_armed {
+                return;
+            }
+        }
+        core.sleepers += 1;
+        let time = time.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
+        let (mut core, _) = self.changed.wait_timeout(core, time).unwrap_or_else(PoisonError::into_inner);
+        core.sleepers -= 1;
+    }
+
+    /// The service, or the lane, is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Relaxed)
+    }
+
+    /// Claims what a socket justifies.
+    pub(crate) fn claim(
+        &self,
+        kind: ClaimKind,
+        remote: Endpoint,
+        socket: BorrowedHandle<'_>,
+    ) -> Result<(Claim, Endpoint), Reason> {
+        self.control.claim(kind, remote, socket)
+    }
+
+    /// Releases a claim.
+    pub(crate) fn release(&self, claim: Claim) {
+        self.control.release(claim);
+    }
+
+    /// Finds the path to a destination and enters it. Returns the address by which the host
+    /// reaches it.
+    pub(crate) fn resolve(&self, query: Query) -> Result<Endpoint, Reason> {
+        let (path, reason) = self.control.resolve(query)?;
+        if reason != Reason::None || path.state == PathState::Kernel {
+            return Err(reason);
+        }
+        self.enter(|access| access.stack.path_set(path, access.now));
+        Ok(Endpoint::new(path.source, 0))
+    }
+}

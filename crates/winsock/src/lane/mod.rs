@@ -1,0 +1,84 @@
+//! The lane of this process: the stack behind its lock, what drives it, and the service.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `begin` | getting the lane, at the first socket of IP |
+//! | `drive` | packets in and out; waiting by polling, then asleep |
+//! | `exit_gate` | what other threads see of the process's end |
+//! | `helper` | the thread that drives the stack while no other does |
+//! | `control` | requests to the service |
+//!
+//! One process has a lane, so its lock is a mutex of this process.
+
+mod begin;
+mod control;
+mod drive;
+pub(crate) mod exit_gate;
+mod helper;
+
+pub(crate) use begin::{lane, lane_if_begun};
+pub(crate) use drive::{Access, Waited};
+
+use control::Control;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Condvar, Mutex, PoisonError};
+use tickwire_lane::record_ring::RecordRing;
+use tickwire_lane_windows::lane_memory::ReadRing;
+use tickwire_lane_windows::port::ProgramPort;
+use tickwire_stack::Stack;
+
+/// What the lock protects.
+pub(crate) struct Core {
+    /// The stack.
+    pub(crate) stack: Stack<'static>,
+    port: ProgramPort,
+    /// The ring is armed: a packet wakes the helper thread.
+    is_armed: bool,
+    /// Changes when something has happened that a thread may wait for.
+    generation: u64,
+    /// How many threads sleep.
+    sleepers: u32,
+}
+
+// SAFETY: the stack is plain memory and belongs to no thread.
+unsafe impl Send for Core {}
+
+/// The lane of this process.
+pub(crate) struct Lane {
+    core: Mutex<Core>,
+    /// The receive ring, for threads that poll without the lock.
+    ring: RecordRing<ReadRing>,
+    /// Something has happened that a sleeping thread may wait for.
+    changed: Condvar,
+    control: Control,
+    /// The lane is of no use any more: the service has gone.
+    is_lost: AtomicBool,
+    /// When packets last came, in nanoseconds of the lane's clock.
+    last_packet: AtomicU64,
+    unfinished: Mutex<Vec<Work>>,
+}
+
+/// Something that goes on after the program's call: it is tried from time to time, and says when it
+/// is done. At the end of the process it is told so: then only what peers still wait for counts.
+pub(crate) type Work = Box<dyn FnMut(&Lane, AtEnd) -> bool + Send>;
+
+/// Whether the process is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtEnd(pub(crate) bool);
+
+impl Lane {
+    /// Has the helper thread do this until it is done.
+    pub(crate) fn finish(&self, work: Work) {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).push(work);
+    }
+
+    /// Tries what is unfinished. Returns whether something is left.
+    pub(crate) fn work(&self, at_end: AtEnd) -> bool {
+        let list = || self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = std::mem::take(&mut *list());
+        begun.retain_mut(|work| !work(self, at_end));
+        let is_left = !begun.is_empty();
+        list().append(&mut begun);
+        is_left
+    }
+}

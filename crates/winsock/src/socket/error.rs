@@ -1,0 +1,35 @@
+//! Errors of Winsock.
+
+use crate::hook::boundary::WinsockError;
+use tickwire_stack::StackError;
+use tickwire_windows_abi::error;
+use windows_sys::Win32::Networking::WinSock::{
+    WSAEALREADY, WSAEFAULT, WSAEINVAL, WSAEISCONN, WSAEMSGSIZE, WSAENETDOWN, WSAENOTCONN, WSAETIMEDOUT, WSAEWOULDBLOCK,
+};
+
+impl WinsockError {
+    /// There is nothing now, and the socket does not block.
+    pub(crate) const WOULD_BLOCK: Self = Self(WSAEWOULDBLOCK);
+    /// The socket's timeout is over; or a peer does not answer.
+    pub(crate) const TIMED_OUT: Self = Self(WSAETIMEDOUT);
+    /// The call does not fit.
+    pub(crate) const INVALID: Self = Self(WSAEINVAL);
+    /// The program's memory is not accessible.
+    pub(crate) const FAULT: Self = Self(WSAEFAULT);
+    /// It has no peer.
+    pub(crate) const NOT_CONNECTED: Self = Self(WSAENOTCONN);
+    /// It has a peer.
+    pub(crate) const IS_CONNECTED: Self = Self(WSAEISCONN);
+    /// A connect is under way.
+    pub(crate) const ALREADY: Self = Self(WSAEALREADY);
+    /// The datagram is longer than the buffer.
+    pub(crate) const MESSAGE_SIZE: Self = Self(WSAEMSGSIZE);
+    /// The lane is lost.
+    pub(crate) const NETWORK_DOWN: Self = Self(WSAENETDOWN);
+}
+
+impl From<StackError> for WinsockError {
+    fn from(error: StackError) -> Self {
+        Self(error::of(error))
+    }
+}

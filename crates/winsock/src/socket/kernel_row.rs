@@ -1,0 +1,35 @@
+//! A socket that stays on the kernel has a row in the lane's table, with its reason.
+
+use super::{Kind, Socket};
+use crate::lane::lane_if_begun;
+use crate::real;
+use tickwire_lane::control::Reason;
+use tickwire_stack::table::kind;
+
+/// Shows a socket. Returns the number of its row; `None` if there is no lane, or no row is free.
+pub(super) fn show(socket: &Socket, reason: Reason) -> Option<usize> {
+    let lane = lane_if_begun()?;
+    let local = real::name(socket.handle).unwrap_or_default();
+    lane.enter(|access| {
+        let (number, row) =
+            access.stack.kernel_rows().iter().enumerate().find(|(_, row)| row.kind.get() == kind::FREE)?;
+        row.clear();
+        row.pid.set(std::process::id());
+        row.fd.set(socket.handle as u32);
+        row.reason.set(reason.code().into());
+        row.local.set(local);
+        row.kind.set(if socket.kind == Kind::Datagram { kind::KERNEL_UDP } else { kind::KERNEL_TCP });
+        Some(number)
+    })
+}
+
+/// The socket is closed.
+pub(super) fn hide(number: usize) {
+    if let Some(lane) = lane_if_begun() {
+        lane.enter(|access| {
+            if let Some(row) = access.stack.kernel_rows().get(number) {
+                row.clear();
+            }
+        });
+    }
+}

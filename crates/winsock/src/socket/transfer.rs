@@ -1,0 +1,148 @@
+//! Sending and receiving.
+
+use super::{Handled, Outcome, Socket, State, WinsockError};
+use crate::lane::{Access, Lane, Waited, lane};
+use std::time::Instant;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::tcp::RecvFlags;
+use tickwire_stack::udp::SendTo;
+use tickwire_stack::{StackError, TcpId, UdpId};
+
+/// What a call that receives asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReceiveFlags {
+    /// `MSG_PEEK`.
+    pub(crate) is_peek: bool,
+    /// `MSG_WAITALL`.
+    pub(crate) is_all: bool,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Bytes that are in the buffer.
+    pub(crate) length: usize,
+    /// The sender of a datagram.
+    pub(crate) from: Option<Endpoint>,
+    /// The datagram was longer than the buffer.
+    pub(crate) is_cut: bool,
+}
+
+impl Socket {
+    /// Waits for a call on the lane, unless the socket does not block.
+    pub(super) fn wait<T>(
+        &self,
+        lane: &Lane,
+        until: Option<Instant>,
+        mut call: impl FnMut(&mut Access<'_>) -> Result<T, StackError>,
+    ) -> Result<T, WinsockError> {
+        let once = |access: &mut Access<'_>| match call(access) {
+            Err(StackError::WouldBlock) => None,
+            done => Some(done),
+        };
+        let mut once = once;
+        if self.is_nonblocking() {
+            return lane.enter(once).ok_or(WinsockError::WOULD_BLOCK)?.map_err(WinsockError::from);
+        }
+        match lane.wait(until, &mut once) {
+            Waited::Done(result) => result.map_err(WinsockError::from),
+            Waited::TimedOut => Err(WinsockError::TIMED_OUT),
+            Waited::Lost => Err(WinsockError::NETWORK_DOWN),
+        }
+    }
+
+    /// Sends, to a destination if one is named. Returns how many bytes.
+    pub(crate) fn send(&self, data: &[u8], to: Option<Endpoint>) -> Outcome<usize> {
+        match self.state() {
+            State::Idle if to.is_some() && self.kind == super::Kind::Datagram => {
+                // The kernel binds it, as it would.
+                self.open_datagram()?;
+                match self.state() {
+                    State::Udp { id, .. } => self.send_datagram(id, data, to).map(Handled::Ours),
+                    _ => Ok(Handled::Kernel),
+                }
+            }
+            State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
+            State::Udp { id, .. } => self.send_datagram(id, data, to).map(Handled::Ours),
+            State::Tcp { id, .. } => self.send_stream(id, data).map(Handled::Ours),
+            State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
+        }
+    }
+
+    fn send_stream(&self, id: TcpId, data: &[u8]) -> Result<usize, WinsockError> {
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let until = self.send_until();
+        let mut sent = 0;
+        // A blocking call returns when the stack has all of it.
+        loop {
+            let result =
+                self.wait(lane, until, |access| access.stack.tcp_send(id, access.now, false, &mut &data[sent..]));
+            match result {
+                Ok(count) => sent += count,
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            }
+            if sent >= data.len() || self.is_nonblocking() {
+                return Ok(sent);
+            }
+        }
+    }
+
+    fn send_datagram(&self, id: UdpId, data: &[u8], to: Option<Endpoint>) -> Result<usize, WinsockError> {
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let to = SendTo { destination: to, ..SendTo::default() };
+        let send = |access: &mut Access<'_>| access.stack.udp_send(id, access.now, &to, &mut &data[..]);
+        match self.wait(lane, self.send_until(), send) {
+            Err(error) if error == StackError::NeedPath.into() => {
+                let query = lane.enter(|access| access.stack.udp_query(id, &to))?;
+                // The host is being asked; the stack keeps the datagram meanwhile.
+                lane.resolve(query).map_err(|_| WinsockError::from(StackError::NoPath))?;
+                self.wait(lane, self.send_until(), send)
+            }
+            done => done,
+        }
+    }
+
+    /// Receives.
+    pub(crate) fn receive(&self, buffer: &mut [u8], flags: ReceiveFlags) -> Outcome<Received> {
+        match self.state() {
+            State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
+            State::Udp { id, .. } => self.receive_datagram(id, buffer, flags).map(Handled::Ours),
+            State::Tcp { id, .. } => self.receive_stream(id, buffer, flags).map(Handled::Ours),
+            State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
+        }
+    }
+
+    fn receive_stream(&self, id: TcpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let until = self.receive_until();
+        let wanted = RecvFlags { peek: flags.is_peek };
+        let mut length = 0;
+        loop {
+            let result = self
+                .wait(lane, until, |access| access.stack.tcp_recv(id, access.now, wanted, &mut &mut buffer[length..]));
+            match result {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(_) if length > 0 => break,
+                Err(error) => return Err(error),
+            }
+            let is_enough = !flags.is_all || flags.is_peek || self.is_nonblocking();
+            if length >= buffer.len() || is_enough {
+                break;
+            }
+        }
+        Ok(Received { length, from: None, is_cut: false })
+    }
+
+    fn receive_datagram(&self, id: UdpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let result = self.wait(lane, self.receive_until(), |access| {
+            let datagram = access.stack.udp_recv(id, flags.is_peek, &mut &mut *buffer)?;
+            let is_cut = datagram.len > datagram.copied;
+            Ok(Received { length: datagram.copied, from: Some(datagram.source), is_cut })
+        });
+        // Windows reports a port that is not there as a reset.
+        result.map_err(|error| if error == StackError::Refused.into() { StackError::Reset.into() } else { error })
+    }
+}

@@ -1,0 +1,149 @@
+//! A plain program of Winsock, on the kernel's sockets and on the lane in turn. The service's
+//! counters prove which.
+
+use super::lane;
+use crate::windows::lab_programs;
+use crate::windows::wine_host::WineHost;
+use crate::windows::{TARGET, cross};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tickwire_lab::{LabPair, Process, tools};
+
+/// Within this a program has done its work.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+const PORT: u16 = 7;
+
+/// Messages of each kind.
+const COUNT: u32 = 1000;
+
+/// Builds the program, the library and the launcher.
+pub(super) fn build() -> Result<()> {
+    lab_programs::build()?;
+    for what in
+        [["--package", "tickwire-winsock"].as_slice(), &["--package", "tickwire-launcher-windows", "--examples"]]
+    {
+        let mut cargo = workspace::cargo();
+        workspace::run(cross(cargo.args(["build", "--locked"]).args(what)))?;
+    }
+    Ok(())
+}
+
+/// A file that cargo has built.
+fn built(name: &str) -> Result<PathBuf> {
+    Ok(workspace::target()?.join(TARGET).join("debug").join(name))
+}
+
+/// A path as Windows programs have it under Wine.
+fn windows_path(path: &Path) -> String {
+    format!("Z:{}", path.display().to_string().replace('/', "\\"))
+}
+
+/// Host a, with Wine, and the service; host b has a kernel.
+struct Hosts {
+    // In the order in which they are to end.
+    service: Process,
+    wine: WineHost,
+    pair: LabPair,
+}
+
+impl Hosts {
+    fn new() -> Result<Self> {
+        let pair = LabPair::new()?;
+        let wine = WineHost::new(&pair.a)?;
+        let mut service = wine.spawn(&lane::program("lab_service")?, &["eth0"])?;
+        service.wait_for("ready", TIMEOUT)?;
+        Ok(Self { service, wine, pair })
+    }
+
+    /// The program on host a, on the lane or on the kernel's sockets.
+    fn plain(&self, on_lane: bool, arguments: &[&str]) -> Result<Process> {
+        let program = lab_programs::plain()?;
+        let mut command = if on_lane {
+            let mut launcher = self.wine.command(&built("examples/launch.exe")?);
+            launcher.args(["--require", &windows_path(&built("tickwire_winsock.dll")?), &windows_path(&program)]);
+            launcher
+        } else {
+            self.wine.command(&program)
+        };
+        command.args(arguments);
+        Process::spawn(command)
+    }
+
+    /// What all lanes that have ended have received and sent.
+    fn packets(&self, lanes: usize) -> Result<[u64; 2]> {
+        tools::until("the lanes end", TIMEOUT, || self.service.stdout().matches("a lane has ended").count() >= lanes)?;
+        let output = self.service.stdout();
+        let sum = |name: &str| -> u64 {
+            let figures = output.split([' ', '\n']).filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            figures.filter_map(|figure| figure.parse::<u64>().ok()).sum()
+        };
+        for name in ["refused", "malformed"] {
+            ensure!(sum(name) == 0, "{name}: {output}");
+        }
+        Ok([sum("in_packets"), sum("out_packets")])
+    }
+}
+
+/// As a client: messages, a stream, a refused connection, and calls that do not block.
+pub(super) fn client() -> Result<()> {
+    let hosts = Hosts::new()?;
+    let address = hosts.pair.b_v4();
+    let server = hosts.pair.b.spawn(&["python3", "-c", ECHO, &address, &PORT.to_string()])?;
+    tools::until("the peer listens", TIMEOUT, || server.stdout().contains("ready"))?;
+    for on_lane in [false, true] {
+        for arguments in
+            [&["client", &address, &PORT.to_string(), &COUNT.to_string()][..], &["select", &address, &PORT.to_string()]]
+        {
+            let mut program = hosts.plain(on_lane, arguments)?;
+            let done = program.wait_for("done", TIMEOUT);
+            done.with_context(|| format!("{arguments:?}, on the lane: {on_lane}"))?;
+            program.success(TIMEOUT)?;
+        }
+    }
+    let [received, sent] = hosts.packets(2)?;
+    ensure!(received > u64::from(2 * COUNT) && sent > u64::from(2 * COUNT), "the lane has had {received} and {sent}");
+    Ok(())
+}
+
+/// As a server, for a client on the kernel of another host.
+pub(super) fn server() -> Result<()> {
+    let mut hosts = Hosts::new()?;
+    let address = hosts.pair.a_v4();
+    for on_lane in [false, true] {
+        let mut program = hosts.plain(on_lane, &["server", &address, &PORT.to_string()])?;
+        program.wait_for("ready", TIMEOUT)?;
+        let open = hosts.pair.b.within(|| lane::exercise(&address))??;
+        hosts.pair.b.within(|| lane::connected(&address)?.send(b"end").context("cannot send"))??;
+        program.success(TIMEOUT)?;
+        drop(open);
+    }
+    let [received, sent] = hosts.packets(1)?;
+    ensure!(received > 1000 && sent > 1000, "the lane has had {received} and {sent}");
+    hosts.service.kill();
+    Ok(())
+}
+
+/// Echoes datagrams and streams at an address and port.
+const ECHO: &str = r#"
+import socket, sys, threading
+here = (sys.argv[1], int(sys.argv[2]))
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(here)
+def datagrams():
+    while True:
+        data, peer = udp.recvfrom(65536)
+        udp.sendto(data, peer)
+def stream(peer):
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while data := peer.recv(65536):
+        peer.sendall(data)
+    peer.close()
+threading.Thread(target=datagrams, daemon=True).start()
+tcp = socket.create_server(here, backlog=100)
+print("ready", flush=True)
+while True:
+    threading.Thread(target=stream, args=(tcp.accept()[0],), daemon=True).start()
+"#;

@@ -1,0 +1,268 @@
+/*
+ * A plain program of Winsock, with blocking calls, as measurement programs have them:
+ *
+ *     plain server ADDRESS PORT           echoes UDP datagrams, and TCP streams with a thread each,
+ *                                         until a datagram says `end`
+ *     plain client ADDRESS PORT COUNT     COUNT messages of 64 bytes by UDP, as many by TCP, a
+ *                                         stream of 16 MiB, and a refused connection
+ *     plain select ADDRESS PORT           one connection without blocking, by select and WSAPoll
+ *
+ * It says `ready`, or what it has measured, or what is wrong. It knows nothing of Tickwire.
+ */
+#include <winsock2.h>
+#include <ws2tcpip.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE 64
+#define STREAM (16 << 20)
+#define CHUNK 65536
+
+static struct sockaddr_in there;
+
+static void fail(const char *what)
+{
+	printf("%s: error %d\n", what, WSAGetLastError());
+	exit(1);
+}
+
+static double now_us(void)
+{
+	LARGE_INTEGER count, frequency;
+
+	QueryPerformanceCounter(&count);
+	QueryPerformanceFrequency(&frequency);
+	return count.QuadPart * 1e6 / frequency.QuadPart;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static DWORD WINAPI echo_stream(void *argument)
+{
+	static __thread char bytes[CHUNK];
+	SOCKET s = (SOCKET)argument;
+	int one = 1, count;
+
+	setsockopt(s, IPPROTO_TCP, TCP_NODELAY, (void *)&one, sizeof(one));
+	while ((count = recv(s, bytes, sizeof(bytes), 0)) > 0)
+		for (int sent = 0; sent < count;) {
+			int more = send(s, bytes + sent, count - sent, 0);
+
+			if (more <= 0)
+				goto over;
+			sent += more;
+		}
+over:
+	closesocket(s);
+	return 0;
+}
+
+static DWORD WINAPI echo_datagrams(void *argument)
+{
+	static char bytes[CHUNK];
+	SOCKET s = (SOCKET)argument;
+
+	for (;;) {
+		struct sockaddr_in from;
+		int size = sizeof(from), count = recvfrom(s, bytes, sizeof(bytes), 0, (void *)&from, &size);
+
+		if (count < 0 && WSAGetLastError() != WSAECONNRESET)
+			fail("recvfrom");
+		if (count == 3 && !memcmp(bytes, "end", 3))
+			exit(0);
+		if (count >= 0)
+			sendto(s, bytes, count, 0, (void *)&from, size);
+	}
+	return 0;
+}
+
+static void serve(void)
+{
+	SOCKET udp = socket(AF_INET, SOCK_DGRAM, 0), tcp = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (bind(udp, (void *)&there, sizeof(there)) || bind(tcp, (void *)&there, sizeof(there)) || listen(tcp, 200))
+		fail("bind or listen");
+	CreateThread(NULL, 0, echo_datagrams, (void *)udp, 0, NULL);
+	printf("ready\n");
+	fflush(stdout);
+	for (;;) {
+		struct sockaddr_in from;
+		int size = sizeof(from);
+		SOCKET s = accept(tcp, (void *)&from, &size);
+
+		if (s == INVALID_SOCKET)
+			fail("accept");
+		if (from.sin_family != AF_INET || !from.sin_port)
+			fail("the name of a peer");
+		CreateThread(NULL, 0, echo_stream, (void *)s, 0, NULL);
+	}
+}
+
+static SOCKET connected(int kind)
+{
+	SOCKET s = socket(AF_INET, kind, 0);
+	struct sockaddr_in name;
+	DWORD timeout_ms = 5000;
+	int one = 1, size = sizeof(name);
+
+	if (connect(s, (void *)&there, sizeof(there)))
+		fail("connect");
+	if (getpeername(s, (void *)&name, &size) || name.sin_port != there.sin_port)
+		fail("getpeername");
+	setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (void *)&timeout_ms, sizeof(timeout_ms));
+	if (kind == SOCK_STREAM)
+		setsockopt(s, IPPROTO_TCP, TCP_NODELAY, (void *)&one, sizeof(one));
+	return s;
+}
+
+static void receive_all(SOCKET s, char *bytes, int wanted)
+{
+	for (int count = 0; count < wanted;) {
+		int more = recv(s, bytes + count, wanted - count, 0);
+
+		if (more <= 0)
+			fail("recv");
+		count += more;
+	}
+}
+
+static void measure(const char *name, int kind, int count)
+{
+	double *times = malloc(count * sizeof(*times));
+	SOCKET s = connected(kind);
+
+	for (int i = 0; i < count; i++) {
+		char sent[MESSAGE], answer[MESSAGE];
+		double begin = now_us();
+
+		memset(sent, i, sizeof(sent));
+		if (send(s, sent, sizeof(sent), 0) != sizeof(sent))
+			fail("send");
+		receive_all(s, answer, sizeof(answer));
+		if (memcmp(sent, answer, sizeof(sent)))
+			fail("another answer");
+		times[i] = now_us() - begin;
+	}
+	qsort(times, count, sizeof(*times), compare);
+	printf("%s p50_us=%.1f p99_us=%.1f worst_us=%.1f\n", name, times[count / 2], times[count * 99 / 100],
+	       times[count - 1]);
+	closesocket(s);
+	free(times);
+}
+
+static DWORD WINAPI send_stream(void *argument)
+{
+	static char bytes[CHUNK];
+	SOCKET s = (SOCKET)argument;
+
+	for (int sent = 0; sent < STREAM; sent += CHUNK) {
+		for (int i = 0; i < CHUNK; i++)
+			bytes[i] = (char)((sent + i) * 7 / 5);
+		for (int count = 0; count < CHUNK;) {
+			int more = send(s, bytes + count, CHUNK - count, 0);
+
+			if (more <= 0)
+				fail("send of a stream");
+			count += more;
+		}
+	}
+	if (shutdown(s, SD_SEND))
+		fail("shutdown");
+	return 0;
+}
+
+static void stream(void)
+{
+	static char bytes[CHUNK];
+	SOCKET s = connected(SOCK_STREAM);
+	HANDLE sender = CreateThread(NULL, 0, send_stream, (void *)s, 0, NULL);
+	int received = 0, count;
+
+	while ((count = recv(s, bytes, sizeof(bytes), 0)) > 0)
+		for (int i = 0; i < count; i++, received++)
+			if (bytes[i] != (char)(received * 7 / 5))
+				fail("another byte");
+	if (count < 0 || received != STREAM)
+		fail("the end of a stream");
+	WaitForSingleObject(sender, INFINITE);
+	printf("stream bytes=%d\n", received);
+	closesocket(s);
+}
+
+static void refused(void)
+{
+	SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in other = there;
+
+	other.sin_port = htons(ntohs(there.sin_port) + 1);
+	if (!connect(s, (void *)&other, sizeof(other)) || WSAGetLastError() != WSAECONNREFUSED)
+		fail("a connection that is to be refused");
+	closesocket(s);
+	printf("refused\n");
+}
+
+static void without_blocking(void)
+{
+	SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
+	struct timeval time = { 5, 0 };
+	u_long yes = 1, waiting = 0;
+	char bytes[MESSAGE] = { 1 };
+	WSAPOLLFD poll = { s, POLLRDNORM, 0 };
+	int error = 1, size = sizeof(error);
+	fd_set set;
+
+	ioctlsocket(s, FIONBIO, &yes);
+	if (!connect(s, (void *)&there, sizeof(there)) || WSAGetLastError() != WSAEWOULDBLOCK)
+		fail("connect without blocking");
+	FD_ZERO(&set);
+	FD_SET(s, &set);
+	if (select(0, NULL, &set, NULL, &time) != 1 || !FD_ISSET(s, &set))
+		fail("select for a connection");
+	if (getsockopt(s, SOL_SOCKET, SO_ERROR, (void *)&error, &size) || error)
+		fail("SO_ERROR");
+	if (recv(s, bytes, sizeof(bytes), 0) != SOCKET_ERROR || WSAGetLastError() != WSAEWOULDBLOCK)
+		fail("recv without data");
+	if (WSAPoll(&poll, 1, 0) != 0)
+		fail("WSAPoll without data");
+	if (send(s, bytes, sizeof(bytes), 0) != sizeof(bytes))
+		fail("send without blocking");
+	if (WSAPoll(&poll, 1, 5000) != 1 || !(poll.revents & POLLRDNORM))
+		fail("WSAPoll for data");
+	if (ioctlsocket(s, FIONREAD, &waiting) || waiting != sizeof(bytes))
+		fail("FIONREAD");
+	if (recv(s, bytes, sizeof(bytes), 0) != sizeof(bytes))
+		fail("recv without blocking");
+	closesocket(s);
+	printf("without blocking\n");
+}
+
+int main(int count, char **arguments)
+{
+	WSADATA data;
+
+	if (count < 4)
+		return 2;
+	if (WSAStartup(0x202, &data))
+		fail("WSAStartup");
+	there.sin_family = AF_INET;
+	there.sin_addr.s_addr = inet_addr(arguments[2]);
+	there.sin_port = htons(atoi(arguments[3]));
+	if (!strcmp(arguments[1], "server"))
+		serve();
+	if (!strcmp(arguments[1], "client") && count > 4) {
+		measure("udp", SOCK_DGRAM, atoi(arguments[4]));
+		measure("tcp", SOCK_STREAM, atoi(arguments[4]));
+		stream();
+		refused();
+	}
+	if (!strcmp(arguments[1], "select"))
+		without_blocking();
+	printf("done\n");
+	return 0;
+}
