@@ -6,7 +6,7 @@ use std::os::windows::io::BorrowedHandle;
 use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Networking::WinSock::{
-    INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, SOCKADDR_INET,
+    INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, SOCKADDR_INET, TIMEVAL,
 };
 
 /// A handle, as programs have it.
@@ -71,4 +71,14 @@ pub(crate) fn handle_of(handle: Handle) -> BorrowedHandle<'static> {
     // SAFETY: if the program closes it meanwhile, the service's copy of it fails, or is one of
     // another socket of this program, which justifies no more than that.
     unsafe { BorrowedHandle::borrow_raw(std::ptr::with_exposed_provenance_mut(handle)) }
+}
+
+/// Whether the kernel has something to read for a socket, or a connection to accept.
+pub(crate) fn is_readable(handle: Handle) -> bool {
+    // A set of one: the count, and the socket (`FD_SET`).
+    let mut set = [1, handle];
+    let now = TIMEVAL { tv_sec: 0, tv_usec: 0 };
+    let none = std::ptr::null_mut();
+    // SAFETY: a set of one socket, which the count says, and no others.
+    unsafe { winsock::SELECT.get()(0, set.as_mut_ptr().cast(), none, none, &raw const now) == 1 }
 }

@@ -1,6 +1,7 @@
 //! Making, opening and closing sockets.
 
-use crate::hook::boundary::{WinsockError, answer_or};
+use super::call;
+use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::lane::lane;
 use crate::real;
@@ -101,27 +102,29 @@ pub(super) unsafe extern "system" fn close_socket(socket: SOCKET) -> i32 {
     let close = || {
         let Some(known) = table::remove(socket) else { return Ok(None) };
         match known.close() {
-            // Its port stays taken until the connection has ended.
             Some(closing) => {
+                // Its port stays taken until the connection has ended. The kernel's socket of an
+                // accepted one has none.
+                let has_port = closing.has_own_port();
                 if let Ok(lane) = lane() {
                     lane.finish(Box::new(move |lane, at_end| {
                         if at_end.0 {
                             return closing.is_acknowledged(lane);
                         }
                         let has_ended = closing.has_ended(lane);
-                        if has_ended {
+                        if has_ended && has_port {
                             real::close(socket);
                         }
                         has_ended
                     }));
                 }
-                Ok(Some(0))
+                Ok(has_port.then_some(0))
             }
             None => Ok(None),
         }
     };
     // SAFETY: no memory is passed.
-    answer_or(SOCKET_ERROR, close, || unsafe { winsock::CLOSE_SOCKET.get()(socket) })
+    call(SOCKET_ERROR, close, || unsafe { winsock::CLOSE_SOCKET.get()(socket) })
 }
 
 pub(super) unsafe extern "system" fn bind(socket: SOCKET, name: *const SOCKADDR, len: i32) -> i32 {
@@ -136,7 +139,7 @@ pub(super) unsafe extern "system" fn bind(socket: SOCKET, name: *const SOCKADDR,
         }
         Ok(Some(0))
     };
-    answer_or(SOCKET_ERROR, bound, || 0)
+    call(SOCKET_ERROR, bound, || 0)
 }
 
 pub(super) unsafe extern "system" fn listen(socket: SOCKET, backlog: i32) -> i32 {
@@ -151,26 +154,37 @@ pub(super) unsafe extern "system" fn listen(socket: SOCKET, backlog: i32) -> i32
         }
         Ok(Some(0))
     };
-    answer_or(SOCKET_ERROR, listening, || 0)
+    call(SOCKET_ERROR, listening, || 0)
 }
 
 pub(super) unsafe extern "system" fn accept(socket: SOCKET, name: *mut SOCKADDR, len: *mut i32) -> SOCKET {
-    let accept = || {
-        let Some(known) = table::get(socket) else { return Ok(None) };
-        // SAFETY: the caller's argument.
-        let has_room = name.is_null() || len.is_null() || unsafe { *len } >= sockaddr::size(known.family) as i32;
-        if !has_room && known.on_lane().is_some() {
-            return Err(WinsockError::FAULT);
-        }
-        let Some((made, remote)) = known.accept()?.ours() else { return Ok(None) };
-        let handle = made.handle;
-        table::insert(handle, made);
-        // SAFETY: the caller's arguments.
-        unsafe { put(remote, name, len) }?;
-        Ok(Some(handle))
-    };
-    // SAFETY: the caller's arguments, unchanged.
-    answer_or(INVALID_SOCKET, accept, || unsafe { winsock::ACCEPT.get()(socket, name, len) })
+    // SAFETY: the caller's arguments.
+    call(
+        INVALID_SOCKET,
+        || unsafe { accept_ours(socket, name, len) },
+        || unsafe { winsock::ACCEPT.get()(socket, name, len) },
+    )
+}
+
+/// # Safety
+/// As the documentation of `accept` has it.
+pub(super) unsafe fn accept_ours(
+    socket: SOCKET,
+    name: *mut SOCKADDR,
+    len: *mut i32,
+) -> Result<Option<SOCKET>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    // SAFETY: as the caller promises.
+    let has_room = name.is_null() || len.is_null() || unsafe { *len } >= sockaddr::size(known.family) as i32;
+    if !has_room && known.on_lane().is_some() {
+        return Err(WinsockError::FAULT);
+    }
+    let Some((made, remote)) = known.accept()?.ours() else { return Ok(None) };
+    let handle = made.handle;
+    table::insert(handle, made);
+    // SAFETY: as the caller promises.
+    unsafe { put(remote, name, len) }?;
+    Ok(Some(handle))
 }
 
 pub(super) unsafe extern "system" fn connect(socket: SOCKET, name: *const SOCKADDR, len: i32) -> i32 {
@@ -181,7 +195,7 @@ pub(super) unsafe extern "system" fn connect(socket: SOCKET, name: *const SOCKAD
         Ok(known.connect(remote)?.ours().map(|()| 0))
     };
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(SOCKET_ERROR, connect, || unsafe { winsock::CONNECT.get()(socket, name, len) })
+    call(SOCKET_ERROR, connect, || unsafe { winsock::CONNECT.get()(socket, name, len) })
 }
 
 pub(super) unsafe extern "system" fn shutdown(socket: SOCKET, how: i32) -> i32 {
@@ -196,5 +210,5 @@ pub(super) unsafe extern "system" fn shutdown(socket: SOCKET, how: i32) -> i32 {
         Ok(known.shutdown(how)?.ours().map(|()| 0))
     };
     // SAFETY: no memory is passed.
-    answer_or(SOCKET_ERROR, shut, || unsafe { winsock::SHUTDOWN.get()(socket, how) })
+    call(SOCKET_ERROR, shut, || unsafe { winsock::SHUTDOWN.get()(socket, how) })
 }

@@ -16,7 +16,20 @@ mod process_end;
 mod scattered;
 mod waiting;
 
+use crate::hook::boundary::{self, answer_or};
 use crate::hook::{Hook, winsock};
+use crate::lane::exit_gate;
+
+/// Runs this library's part of a call, or else the original. While another thread ends the process,
+/// the call does not return.
+fn call<T>(failed: T, ours: impl FnOnce() -> boundary::Result<Option<T>>, original: impl FnOnce() -> T) -> T {
+    let gated = || {
+        let result = ours();
+        exit_gate::pass();
+        result
+    };
+    answer_or(failed, gated, original)
+}
 
 /// The functions that are hooked.
 pub(crate) static HOOKS: &[Hook] = &[
@@ -39,6 +52,7 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&winsock::WSA_RECV_FROM, scattered::wsa_recv_from),
     Hook::new(&winsock::WSA_CONNECT, scattered::wsa_connect),
     Hook::new(&winsock::WSA_ACCEPT, scattered::wsa_accept),
+    Hook::new(&winsock::GET_SOCK_NAME, asking::get_sock_name),
     Hook::new(&winsock::GET_PEER_NAME, asking::get_peer_name),
     Hook::new(&winsock::IOCTL_SOCKET, asking::ioctl_socket),
     Hook::new(&winsock::GET_SOCK_OPT, asking::get_sock_opt),

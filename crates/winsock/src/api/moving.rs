@@ -1,7 +1,8 @@
 //! Sending and receiving.
 
+use super::call;
 use super::making::{endpoint, put};
-use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::socket::{ReceiveFlags, Received};
 use crate::table;
@@ -38,7 +39,7 @@ unsafe fn buffer<'a>(data: *mut u8, len: i32) -> Result<&'a mut [u8], WinsockErr
 
 pub(super) unsafe extern "system" fn send(socket: SOCKET, data: *const u8, len: i32, flags: i32) -> i32 {
     // SAFETY: the caller's arguments; no name.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { send_ours(socket, data, len, null(), 0) },
         || unsafe { winsock::SEND.get()(socket, data, len, flags) },
@@ -54,7 +55,7 @@ pub(super) unsafe extern "system" fn send_to(
     name_len: i32,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { send_ours(socket, data, len, name, name_len) },
         || unsafe { winsock::SEND_TO.get()(socket, data, len, flags, name, name_len) },
@@ -78,7 +79,7 @@ unsafe fn send_ours(
 
 pub(super) unsafe extern "system" fn recv(socket: SOCKET, data: *mut u8, len: i32, flags: i32) -> i32 {
     // SAFETY: the caller's arguments; no room for a name.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { receive_ours(socket, data, len, flags, null_mut(), null_mut()) },
         || unsafe { winsock::RECV.get()(socket, data, len, flags) },
@@ -94,7 +95,7 @@ pub(super) unsafe extern "system" fn recv_from(
     name_len: *mut i32,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { receive_ours(socket, data, len, flags, name, name_len) },
         || unsafe { winsock::RECV_FROM.get()(socket, data, len, flags, name, name_len) },

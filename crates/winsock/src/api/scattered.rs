@@ -2,8 +2,9 @@
 //! overlapped. Overlapped operations are the kernel's: a socket on which a program begins one
 //! before it is on the lane stays with the kernel.
 
+use super::call;
 use super::making::{endpoint, put};
-use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::socket::{ReceiveFlags, Received};
 use crate::table;
@@ -79,7 +80,7 @@ pub(super) unsafe extern "system" fn wsa_send(
     routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { send_ours(socket, list, count, sent, null(), 0, overlapped) },
         || unsafe { winsock::WSA_SEND.get()(socket, list, count, sent, flags, overlapped, routine) },
@@ -100,7 +101,7 @@ pub(super) unsafe extern "system" fn wsa_send_to(
     // SAFETY: the caller's arguments.
     let ours = || unsafe { send_ours(socket, list, count, sent, name, name_len, overlapped) };
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(SOCKET_ERROR, ours, || unsafe {
+    call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_SEND_TO.get()(socket, list, count, sent, flags, name, name_len, overlapped, routine)
     })
 }
@@ -164,7 +165,7 @@ pub(super) unsafe extern "system" fn wsa_recv(
     // SAFETY: the caller's arguments; no room for a name.
     let ours = || unsafe { receive_ours(socket, list, count, received, flags, null_mut(), null_mut(), overlapped) };
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(SOCKET_ERROR, ours, || unsafe {
+    call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_RECV.get()(socket, list, count, received, flags, overlapped, routine)
     })
 }
@@ -183,7 +184,7 @@ pub(super) unsafe extern "system" fn wsa_recv_from(
     // SAFETY: the caller's arguments.
     let ours = || unsafe { receive_ours(socket, list, count, received, flags, name, name_len, overlapped) };
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(SOCKET_ERROR, ours, || unsafe {
+    call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_RECV_FROM.get()(socket, list, count, received, flags, name, name_len, overlapped, routine)
     })
 }
@@ -204,7 +205,7 @@ pub(super) unsafe extern "system" fn wsa_connect(
         Ok(known.connect(remote)?.ours().map(|()| 0))
     };
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(SOCKET_ERROR, connect, || unsafe {
+    call(SOCKET_ERROR, connect, || unsafe {
         winsock::WSA_CONNECT.get()(socket, name, len, caller_data, callee_data, qos, group_qos)
     })
 }
@@ -216,16 +217,14 @@ pub(super) unsafe extern "system" fn wsa_accept(
     condition: LPCONDITIONPROC,
     context: usize,
 ) -> SOCKET {
-    if condition.is_none() {
+    let accept = || match table::get(socket).and_then(|known| known.on_lane()) {
         // SAFETY: the caller's arguments.
-        return unsafe { super::making::accept(socket, name, len) };
-    }
-    let refuse = || match table::get(socket).and_then(|known| known.on_lane()) {
+        Some(_) if condition.is_none() => unsafe { super::making::accept_ours(socket, name, len) },
         // The stack has accepted the connection already.
         Some(_) => Err(WinsockError(WSAEOPNOTSUPP)),
         None => Ok(None),
     };
     let failed = windows_sys::Win32::Networking::WinSock::INVALID_SOCKET;
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(failed, refuse, || unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) })
+    call(failed, accept, || unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) })
 }

@@ -1,10 +1,13 @@
 //! `select` and `WSAPoll`: some of the sockets may be the lane's, some the kernel's.
 
-use crate::hook::boundary::{WinsockError, answer_or};
+use super::call;
+use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
+use crate::socket::Socket;
 use crate::socket::readiness::{readiness, wait_until_ready};
 use crate::table;
 use std::ptr::{addr_of_mut, null_mut};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickwire_stack::{Ready, SocketId};
 use windows_sys::Win32::Foundation::HWND;
@@ -15,14 +18,32 @@ use windows_sys::Win32::Networking::WinSock::{
 /// The most sockets in a set or list: more than any program has.
 const MOST: usize = 1 << 16;
 
-const READ: Ready = Ready(Ready::IN.0 | Ready::RDHUP.0 | Ready::HUP.0 | Ready::ERR.0);
+const READ: Ready = Ready(Ready::IN.0 | Ready::RDHUP.0 | Ready::HUP.0);
 const WRITE: Ready = Ready::OUT;
 const EXCEPT: Ready = Ready(Ready::ERR.0 | Ready::PRI.0);
 
 /// The sockets of these handles that are on the lane, by their places.
-fn on_lane(handles: &[SOCKET]) -> Vec<(usize, SocketId)> {
-    let known = |handle: &SOCKET| table::get(*handle)?.on_lane();
-    handles.iter().enumerate().filter_map(|(place, handle)| Some((place, known(handle)?))).collect()
+fn on_lane(handles: &[SOCKET]) -> Vec<OnLane> {
+    let known = |(place, handle): (usize, &SOCKET)| {
+        let socket = table::get(*handle)?;
+        let id = socket.on_lane()?;
+        Some(OnLane { place, id, socket })
+    };
+    handles.iter().enumerate().filter_map(known).collect()
+}
+
+/// A socket that is on the lane.
+struct OnLane {
+    /// Its place in the program's list.
+    place: usize,
+    id: SocketId,
+    socket: Arc<Socket>,
+}
+
+/// What programs are told of these sockets.
+fn shown(sockets: &[OnLane]) -> Vec<Ready> {
+    let ids: Vec<SocketId> = sockets.iter().map(|own| own.id).collect();
+    sockets.iter().zip(readiness(&ids)).map(|(own, ready)| own.socket.shown(ready)).collect()
 }
 
 /// A set of sockets, as a program has it.
@@ -94,7 +115,7 @@ pub(super) unsafe extern "system" fn select(
     timeout: *const TIMEVAL,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { select_ours(read, write, except, timeout) },
         || unsafe { winsock::SELECT.get()(ignored, read, write, except, timeout) },
@@ -111,7 +132,7 @@ unsafe fn select_ours(
 ) -> Result<Option<i32>, WinsockError> {
     // SAFETY: as the caller promises.
     let sets = unsafe { [Set::read(read, READ)?, Set::read(write, WRITE)?, Set::read(except, EXCEPT)?] };
-    let ours: Vec<Vec<(usize, SocketId)>> = sets.iter().map(|set| on_lane(&set.sockets)).collect();
+    let ours: Vec<Vec<OnLane>> = sets.iter().map(|set| on_lane(&set.sockets)).collect();
     if ours.iter().all(Vec::is_empty) {
         return Ok(None);
     }
@@ -120,7 +141,8 @@ unsafe fn select_ours(
         let (seconds, micros) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_usec).unwrap_or(0));
         Instant::now() + Duration::from_secs(seconds) + Duration::from_micros(micros)
     });
-    let is_ours = |set: usize, place: usize| ours[set].iter().any(|(own, _)| *own == place);
+    let is_ours =
+        |set: usize, place: usize| ours[set].iter().any(|own| own.place == place && !own.socket.has_kernel_half());
     let of_kernel: Vec<Vec<SOCKET>> = sets
         .iter()
         .enumerate()
@@ -131,7 +153,7 @@ unsafe fn select_ours(
         .collect();
     let has_kernel = of_kernel.iter().any(|sockets| !sockets.is_empty());
     let wanted: Vec<(SocketId, Ready)> =
-        sets.iter().zip(&ours).flat_map(|(set, ours)| ours.iter().map(|(_, id)| (*id, set.wanted))).collect();
+        sets.iter().zip(&ours).flat_map(|(set, ours)| ours.iter().map(|own| (own.id, set.wanted))).collect();
     let mut kernel_ready: [Vec<SOCKET>; 3] = Default::default();
     let mut kernel_error = None;
     let mut ask_kernel = || match ask_kernel(&of_kernel) {
@@ -150,10 +172,10 @@ unsafe fn select_ours(
     }
     let mut count = 0;
     for ((set, ours), mut ready) in sets.iter().zip(&ours).zip(kernel_ready) {
-        let ids: Vec<SocketId> = ours.iter().map(|(_, id)| *id).collect();
-        for ((place, _), found) in ours.iter().zip(readiness(&ids)) {
-            if found.0 & set.wanted.0 != 0 {
-                ready.push(set.sockets[*place]);
+        for (own, found) in ours.iter().zip(shown(ours)) {
+            let socket = set.sockets[own.place];
+            if found.0 & set.wanted.0 != 0 && !ready.contains(&socket) {
+                ready.push(socket);
             }
         }
         count += ready.len();
@@ -179,7 +201,7 @@ fn ask_kernel(sets: &[Vec<SOCKET>]) -> Result<[Vec<SOCKET>; 3], WinsockError> {
 
 pub(super) unsafe extern "system" fn wsa_poll(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> i32 {
     // SAFETY: the caller's arguments.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || unsafe { poll_ours(sockets, count, timeout_ms) },
         || unsafe { winsock::WSA_POLL.get()(sockets, count, timeout_ms) },
@@ -201,10 +223,11 @@ unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Res
         return Ok(None);
     }
     let until = u64::try_from(timeout_ms).ok().map(|time_ms| Instant::now() + Duration::from_millis(time_ms));
-    let wanted: Vec<(SocketId, Ready)> = ours.iter().map(|(place, id)| (*id, wanted(list[*place].events))).collect();
-    let mut others: Vec<WSAPOLLFD> = list.to_vec();
-    // The kernel leaves entries with such a handle alone.
-    ours.iter().for_each(|(place, _)| others[*place].fd = SOCKET::MAX);
+    let wanted: Vec<(SocketId, Ready)> = ours.iter().map(|own| (own.id, wanted(list[own.place].events))).collect();
+    // Those of which the kernel has a part, or all; and where they are in the program's list.
+    let is_only_ours = |place: usize| ours.iter().any(|own| own.place == place && !own.socket.has_kernel_half());
+    let places: Vec<usize> = (0..count).filter(|place| !is_only_ours(*place)).collect();
+    let mut others: Vec<WSAPOLLFD> = places.iter().map(|place| list[*place]).collect();
     let mut is_failed = false;
     let mut ask_kernel = || {
         // SAFETY: a list of this function's own.
@@ -212,18 +235,17 @@ unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Res
         is_failed = ready == SOCKET_ERROR;
         ready != 0
     };
-    let has_kernel = ours.len() < count;
+    let has_kernel = !places.is_empty();
     wait_until_ready(&wanted, has_kernel.then_some(&mut ask_kernel), until);
     if is_failed {
         return Err(crate::real::last());
     }
-    let ids: Vec<SocketId> = ours.iter().map(|(_, id)| *id).collect();
-    for (entry, other) in list.iter_mut().zip(&others) {
-        entry.revents = if has_kernel { other.revents } else { 0 };
-    }
-    for ((place, _), ready) in ours.iter().zip(readiness(&ids)) {
-        let entry = &mut list[*place];
-        entry.revents = found(ready) & (entry.events | POLLERR | POLLHUP);
+    let kernels: Vec<i16> = others.iter().map(|other| other.revents).collect();
+    list.iter_mut().for_each(|entry| entry.revents = 0);
+    places.iter().zip(kernels).for_each(|(place, revents)| list[*place].revents = revents);
+    for (own, ready) in ours.iter().zip(shown(&ours)) {
+        let entry = &mut list[own.place];
+        entry.revents |= found(ready) & (entry.events | POLLERR | POLLHUP);
     }
     Ok(Some(list.iter().filter(|entry| entry.revents != 0).count() as i32))
 }
@@ -239,16 +261,12 @@ fn refuse_events(socket: SOCKET) -> Result<Option<i32>, WinsockError> {
 
 pub(super) unsafe extern "system" fn wsa_event_select(socket: SOCKET, event: WSAEVENT, events: i32) -> i32 {
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(
-        SOCKET_ERROR,
-        || refuse_events(socket),
-        || unsafe { winsock::WSA_EVENT_SELECT.get()(socket, event, events) },
-    )
+    call(SOCKET_ERROR, || refuse_events(socket), || unsafe { winsock::WSA_EVENT_SELECT.get()(socket, event, events) })
 }
 
 pub(super) unsafe extern "system" fn wsa_async_select(socket: SOCKET, window: HWND, message: u32, events: i32) -> i32 {
     // SAFETY: the caller's arguments, unchanged.
-    answer_or(
+    call(
         SOCKET_ERROR,
         || refuse_events(socket),
         || unsafe { winsock::WSA_ASYNC_SELECT.get()(socket, window, message, events) },

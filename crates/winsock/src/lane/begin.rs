@@ -54,13 +54,14 @@ fn begin() -> Result<Lane, Reason> {
     let port = ProgramPort::new(memory, doorbell, arrived);
     let ring = port.watch();
     Ok(Lane {
-        core: Mutex::new(Core { stack, port, is_armed: false, generation: 0, sleepers: 0 }),
+        core: Mutex::new(Core { stack, port, is_armed: false, generation: 0, is_all_sent: true, sleepers: 0 }),
         ring,
         changed: Condvar::new(),
         control,
         is_lost: AtomicBool::new(false),
         last_packet: AtomicU64::new(clock::now().as_nanos()),
         unfinished: Mutex::default(),
+        working: Mutex::default(),
     })
 }
 

@@ -4,7 +4,7 @@
 //! them. Then it sleeps until something has changed. While none polls, the ring is armed and the
 //! helper thread takes packets in.
 
-use super::{Core, Lane, exit_gate};
+use super::{Core, Lane};
 use std::os::windows::io::BorrowedHandle;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
@@ -51,9 +51,7 @@ impl Lane {
 
     /// Takes packets in, has timeouts processed, does something, and sends what there is to send.
     pub(crate) fn enter<T>(&self, call: impl FnOnce(&mut Access<'_>) -> T) -> T {
-        let result = self.enter_core(&mut self.lock(), call);
-        exit_gate::pass();
-        result
+        self.enter_core(&mut self.lock(), call)
     }
 
     fn enter_core<T>(&self, core: &mut Core, call: impl FnOnce(&mut Access<'_>) -> T) -> T {
@@ -73,6 +71,11 @@ impl Lane {
         }
         if count > 0 {
             self.last_packet.store(now.as_nanos(), Relaxed);
+            // What has been read has woken those that slept on the ring. It wakes none until it is
+            // armed again.
+            if std::mem::take(&mut core.is_armed) {
+                core.port.disarm();
+            }
         }
         if count > 0 || is_due {
             self.change(core);
@@ -94,8 +97,12 @@ impl Lane {
 
     pub(super) fn send(&self, core: &mut Core) {
         self.control.ask_for_paths(&mut core.stack);
-        // What finds no room is sent by the next call, or by the helper thread.
-        let _ = core.port.send(&mut core.stack);
+        // What finds no room is sent by the next call, or by the helper thread. Threads that wait
+        // for room look again then.
+        let is_all = core.port.send(&mut core.stack);
+        if !std::mem::replace(&mut core.is_all_sent, is_all) && is_all {
+            self.change(core);
+        }
     }
 
     /// Waits until a call has a result: polling, then asleep, until a time if one is given.
@@ -111,18 +118,15 @@ impl Lane {
                 let mut core = self.lock();
                 if let Some(result) = self.enter_core(&mut core, &mut call) {
                     self.leave(&mut core);
-                    drop(core);
-                    exit_gate::pass();
                     return Waited::Done(result);
                 }
                 core.generation
             };
-            if self.is_lost() {
-                return Waited::Lost;
-            }
             let now = SystemTime::now();
-            if until.is_some_and(|until| now >= until) {
-                return Waited::TimedOut;
+            let is_over = until.is_some_and(|until| now >= until);
+            if self.is_lost() || is_over {
+                self.leave(&mut self.lock());
+                return if is_over { Waited::TimedOut } else { Waited::Lost };
             }
             if is_lately && now < polls_until {
                 self.poll(polls_until);
@@ -147,7 +151,14 @@ impl Lane {
 
     /// The thread polls no more. If others sleep, packets are to wake the helper thread again.
     fn leave(&self, core: &mut Core) {
-        while core.sleepers > 0 && !core.is_armed {
+        if core.sleepers > 0 {
+            self.arm(core);
+        }
+    }
+
+    /// Has the next packet wake the helper thread. What has come before is taken in.
+    pub(super) fn arm(&self, core: &mut Core) {
+        while !core.is_armed {
             core.is_armed = core.port.arm();
             if !core.is_armed {
                 self.receive(core);
@@ -158,14 +169,9 @@ impl Lane {
     /// Sleeps until something has changed since `seen`, or for so long.
     fn sleep(&self, seen: u64, time: Option<Duration>) {
         let mut core = self.lock();
+        self.arm(&mut core);
         if core.generation != seen {
             return;
-        }
-        if !core.is_armed {
-            core.is_armed = core.port.arm();
-            if !core.is_armed {
-                return;
-            }
         }
         core.sleepers += 1;
         let time = time.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);

@@ -8,25 +8,17 @@ use std::thread::{self, ThreadId};
 /// The thread that ends the process.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
-/// The helper thread, which goes on.
-static HELPER: OnceLock<ThreadId> = OnceLock::new();
-
 /// The calling thread ends the process. Returns whether it is the first to do so.
 pub(crate) fn close() -> bool {
     let caller = thread::current().id();
     ENDING.set(caller).is_ok() || ENDING.get() == Some(&caller)
 }
 
-/// The calling thread is the helper thread.
-pub(super) fn pass_always() {
-    let _ = HELPER.set(thread::current().id());
-}
-
 /// Returns unless another thread ends the process. The caller has no lock.
-pub(super) fn pass() {
+pub(crate) fn pass() {
     if let Some(ending) = ENDING.get() {
         let caller = thread::current().id();
-        if *ending != caller && HELPER.get() != Some(&caller) {
+        if *ending != caller {
             loop {
                 thread::park();
             }

@@ -1,23 +1,20 @@
 //! The thread that drives the stack while no other does: it takes packets in that arrive while the
 //! program is busy or asleep, has timeouts processed, and hears the service.
 
-use super::{AtEnd, Lane, exit_gate};
+use super::{AtEnd, Lane};
 use crate::hook::reentrancy;
 use std::os::windows::io::AsHandle;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tickwire_lane_windows::clock;
 use tickwire_lane_windows::event::wait_for;
+use tickwire_stack::time::Instant;
 
-/// It looks for packets and timeouts at least so often, if there were packets in the last second: a
-/// thread that polled may have left the ring without a wakeup.
+/// It tries what is unfinished so often.
 const TICK: Duration = Duration::from_millis(5);
 
-/// And so often otherwise.
-const IDLE: Duration = Duration::from_millis(50);
-
-/// A second.
-const SECOND_NS: u64 = 1_000_000_000;
+/// It looks at least so often: a thread that polled may have left the ring without a wakeup.
+const IDLE: Duration = Duration::from_millis(20);
 
 /// Starts it. Returns whether that was possible.
 pub(super) fn start(lane: &'static Lane) -> bool {
@@ -26,10 +23,9 @@ pub(super) fn start(lane: &'static Lane) -> bool {
 
 fn run(lane: &'static Lane) {
     let _inside = reentrancy::enter();
-    exit_gate::pass_always();
     let Ok(arrived) = lane.lock().port.arrived().try_clone_to_owned() else { return };
     loop {
-        {
+        let (until_deadline, is_all_sent) = {
             let mut core = lane.lock();
             lane.receive(&mut core);
             let news = lane.control.take_news(|path| core.stack.path_set(path, clock::now()));
@@ -39,16 +35,14 @@ fn run(lane: &'static Lane) {
                 return;
             }
             lane.send(&mut core);
-            if !core.is_armed {
-                core.is_armed = core.port.arm();
-            }
-        }
+            lane.arm(&mut core);
+            let deadline = core.stack.deadline();
+            let left = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(clock::now().as_nanos()));
+            (deadline.map_or(IDLE, left), core.is_all_sent)
+        };
         let is_left = lane.work(AtEnd(false));
-        let quiet_ns = clock::now().as_nanos().saturating_sub(lane.last_packet.load(Relaxed));
+        let tick = if is_left || !is_all_sent { TICK } else { IDLE };
         let [news, kept] = lane.control.events();
-        let _ = wait_for(
-            &[arrived.as_handle(), news, kept],
-            Some(if is_left || quiet_ns < SECOND_NS { TICK } else { IDLE }),
-        );
+        let _ = wait_for(&[arrived.as_handle(), news, kept], Some(tick.min(until_deadline)));
     }
 }

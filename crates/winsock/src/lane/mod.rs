@@ -36,6 +36,8 @@ pub(crate) struct Core {
     is_armed: bool,
     /// Changes when something has happened that a thread may wait for.
     generation: u64,
+    /// The transmit ring had room for all that there was to send.
+    is_all_sent: bool,
     /// How many threads sleep.
     sleepers: u32,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Lane {
     /// When packets last came, in nanoseconds of the lane's clock.
     last_packet: AtomicU64,
     unfinished: Mutex<Vec<Work>>,
+    /// A thread tries what is unfinished.
+    working: Mutex<()>,
 }
 
 /// Something that goes on after the program's call: it is tried from time to time, and says when it
@@ -74,6 +78,7 @@ impl Lane {
 
     /// Tries what is unfinished. Returns whether something is left.
     pub(crate) fn work(&self, at_end: AtEnd) -> bool {
+        let _one_at_a_time = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         let list = || self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
         let mut begun = std::mem::take(&mut *list());
         begun.retain_mut(|work| !work(self, at_end));

@@ -81,6 +81,11 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
+    /// Whether the kernel's socket has a port of its own.
+    pub(crate) fn has_own_port(&self) -> bool {
+        !matches!(self, Self::Connection { claim: None, .. })
+    }
+
     /// Whether the peer has all that was sent, and the connection's end.
     pub(crate) fn is_acknowledged(&self, lane: &Lane) -> bool {
         let Self::Connection { local, remote, .. } = self else { return true };

@@ -22,6 +22,7 @@ pub(crate) use transfer::{ReceiveFlags, Received};
 
 pub(crate) use crate::real::Kind;
 
+use crate::lane::lane_if_begun;
 use crate::real::Handle;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -29,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::addr::Family;
+use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::{ListenerId, TcpId, UdpId};
 use windows_sys::Win32::Networking::WinSock::WSAEOPNOTSUPP;
 
@@ -103,6 +105,12 @@ pub(crate) struct Socket {
     /// Stands for the socket's port: a connection that a listener has accepted has the listener's.
     port: Arc<PortInUse>,
     is_nonblocking: AtomicBool,
+    /// It is bound to any address: what comes by others than the accelerated card is the kernel's.
+    has_kernel_half: AtomicBool,
+    /// Its connection has been established.
+    is_established: AtomicBool,
+    /// `TCP_NODELAY`.
+    is_prompt: AtomicBool,
     /// In milliseconds; 0: without end.
     receive_timeout: AtomicU32,
     send_timeout: AtomicU32,
@@ -118,6 +126,9 @@ impl Socket {
             state: Mutex::new(State::Idle),
             port: Arc::default(),
             is_nonblocking: AtomicBool::new(false),
+            has_kernel_half: AtomicBool::new(false),
+            is_established: AtomicBool::new(false),
+            is_prompt: AtomicBool::new(false),
             receive_timeout: AtomicU32::new(0),
             send_timeout: AtomicU32::new(0),
         }
@@ -157,6 +168,25 @@ impl Socket {
     /// Whether calls do not wait.
     pub(crate) fn is_nonblocking(&self) -> bool {
         self.is_nonblocking.load(Relaxed)
+    }
+
+    /// Whether the kernel has a part of the socket, which is to be looked at, too.
+    pub(crate) fn has_kernel_half(&self) -> bool {
+        self.has_kernel_half.load(Relaxed)
+    }
+
+    /// `TCP_NODELAY`, for connections to come; and for the present one.
+    pub(crate) fn set_prompt(&self, is_prompt: bool) {
+        self.is_prompt.store(is_prompt, Relaxed);
+        if let (State::Tcp { id, .. }, Some(lane)) = (self.state(), lane_if_begun()) {
+            let setting = TcpSetting::NoDelay(is_prompt);
+            let _ = lane.enter(|access| access.stack.tcp_set(id, access.now, setting));
+        }
+    }
+
+    /// Whether its connection has been established.
+    pub(crate) fn is_established(&self) -> bool {
+        self.is_established.load(Relaxed)
     }
 
     /// `SO_RCVTIMEO`, in milliseconds.

@@ -6,11 +6,12 @@ use super::{Handled, Kind, Outcome, Socket, State, WinsockError};
 use crate::lane::{Waited, lane};
 use crate::real;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tickwire_lane::control::{ClaimKind, Reason};
 use tickwire_stack::StackError;
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
-use tickwire_stack::tcp::TcpState;
+use tickwire_stack::tcp::{TcpSetting, TcpState};
 use tickwire_stack::udp::UdpOptions;
 
 impl Socket {
@@ -58,7 +59,10 @@ impl Socket {
             bound.map(|()| id)
         });
         match opened {
-            Ok(id) => *state = State::Udp { id, claim },
+            Ok(id) => {
+                self.has_kernel_half.store(local.address.is_unspecified(), Relaxed);
+                *state = State::Udp { id, claim };
+            }
             Err(_) => {
                 lane.release(claim);
                 self.leave(&mut state, Reason::LaneFull);
@@ -84,12 +88,16 @@ impl Socket {
             let (claim, local) = lane.claim(ClaimKind::Bound, Endpoint::default(), real::handle_of(self.handle))?;
             let begun = lane.enter(|access| {
                 let options = access.stack.tcp_defaults();
-                access.stack.tcp_listen(&options, local, backlog)
+                let id = access.stack.tcp_listen(&options, local, backlog)?;
+                // Accepted connections inherit it.
+                let setting = TcpSetting::NoDelay(self.is_prompt.load(Relaxed));
+                access.stack.tcp_listener_set(id, setting).map(|()| id)
             });
             let id = begun.map_err(|_| {
                 lane.release(claim);
                 Reason::LaneFull
             })?;
+            self.has_kernel_half.store(local.address.is_unspecified(), Relaxed);
             Ok(State::Listener { id, claim })
         };
         match begin() {
@@ -102,6 +110,9 @@ impl Socket {
     pub(crate) fn accept(&self) -> Outcome<(Self, Endpoint)> {
         let State::Listener { id, .. } = self.state() else { return Ok(Handled::Kernel) };
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        if !self.wait_for_half(id.into(), self.receive_until())? {
+            return Ok(Handled::Kernel);
+        }
         let accepted = self.wait(lane, self.receive_until(), |access| access.stack.tcp_accept(id))?;
         let remote = lane
             .enter(|access| access.stack.tcp_endpoints(accepted))
@@ -112,6 +123,8 @@ impl Socket {
         let socket = Self { port: Arc::clone(&self.port), ..Self::new(made, self.family, Kind::Stream) };
         *socket.lock() = State::Tcp { id: accepted, claim: None };
         socket.set_nonblocking(self.is_nonblocking());
+        socket.is_established.store(true, Relaxed);
+        socket.is_prompt.store(self.is_prompt.load(Relaxed), Relaxed);
         Ok(Handled::Ours((socket, remote)))
     }
 
@@ -124,6 +137,17 @@ impl Socket {
     }
 
     fn connect_datagram(&self, remote: Endpoint) -> Outcome<()> {
+        if matches!(self.state(), State::Idle) && real::name(self.handle)?.port == 0 {
+            // From the address by which the host reaches the peer, as the kernel does.
+            let source = lane().and_then(|lane| lane.resolve(Query::to(remote.address)));
+            match source {
+                Ok(source) => real::bind(self.handle, Endpoint::new(source.address, 0))?,
+                Err(reason) => {
+                    self.leave(&mut self.lock(), reason);
+                    return Ok(Handled::Kernel);
+                }
+            }
+        }
         self.open_datagram()?;
         let State::Udp { id, .. } = self.state() else { return Ok(Handled::Kernel) };
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
@@ -143,6 +167,7 @@ impl Socket {
         let mut state = self.lock();
         match *state {
             State::Kernel { .. } => return Ok(Handled::Kernel),
+            State::Tcp { .. } if self.is_established() => return Err(WinsockError::IS_CONNECTED),
             State::Tcp { id, .. } => {
                 drop(state);
                 return self.connecting(id);
@@ -176,7 +201,9 @@ impl Socket {
         let (claim, local) = lane.claim(ClaimKind::Flow, remote, real::handle_of(self.handle))?;
         let begun = lane.enter(|access| {
             let options = access.stack.tcp_defaults();
-            access.stack.tcp_connect(&options, local, remote, access.now)
+            let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
+            let setting = TcpSetting::NoDelay(self.is_prompt.load(Relaxed));
+            access.stack.tcp_set(id, access.now, setting).map(|()| id)
         });
         let id = begun.map_err(|_| {
             lane.release(claim);
@@ -197,18 +224,48 @@ impl Socket {
             Ok(_) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         };
-        if self.is_nonblocking() {
-            return match lane.enter(is_there) {
-                None => Err(WinsockError::ALREADY),
+        let result = if self.is_nonblocking() {
+            match lane.enter(is_there) {
+                None => return Err(WinsockError::ALREADY),
                 Some(Ok(())) => Err(WinsockError::IS_CONNECTED),
                 Some(Err(error)) => Err(error.into()),
-            };
+            }
+        } else {
+            match lane.wait(None, is_there) {
+                Waited::Done(result) => result.map_err(WinsockError::from),
+                Waited::TimedOut => Err(WinsockError::TIMED_OUT),
+                Waited::Lost => Err(WinsockError::NETWORK_DOWN),
+            }
+        };
+        match result {
+            Ok(()) | Err(WinsockError::IS_CONNECTED) => self.is_established.store(true, Relaxed),
+            // The program may try again with the same socket.
+            Err(_) => self.forget_connection(),
         }
-        match lane.wait(None, is_there) {
-            Waited::Done(result) => result.map(Handled::Ours).map_err(WinsockError::from),
-            Waited::TimedOut => Err(WinsockError::TIMED_OUT),
-            Waited::Lost => Err(WinsockError::NETWORK_DOWN),
+        result.map(Handled::Ours)
+    }
+
+    /// A connection was not established.
+    fn forget_connection(&self) {
+        let Ok(lane) = lane() else { return };
+        let mut state = self.lock();
+        if let State::Tcp { id, claim } = *state {
+            let _ = lane.enter(|access| access.stack.tcp_close(id, access.now));
+            if let Some(claim) = claim {
+                lane.release(claim);
+            }
+            *state = State::Idle;
         }
+    }
+
+    /// Whether a connection is there, or has been: it is looked at if that is not known.
+    pub(crate) fn has_connected(&self) -> bool {
+        if let (false, State::Tcp { id, .. }, Ok(lane)) = (self.is_established(), self.state(), lane()) {
+            let state = lane.enter(|access| access.stack.tcp_state(id));
+            let is_there = !matches!(state, Ok(TcpState::SynSent | TcpState::Closed) | Err(_));
+            self.is_established.store(is_there, Relaxed);
+        }
+        self.is_established()
     }
 }
 

@@ -1,12 +1,14 @@
 //! Which sockets of the lane are ready, and waiting for that.
 
-use super::{Socket, State};
+use super::{Socket, State, WinsockError};
 use crate::lane::{Waited, lane};
+use crate::real;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tickwire_stack::{Ready, SocketId};
 
 /// Where sockets of the kernel are waited for, too, they are looked at so often.
-const SLICE: Duration = Duration::from_millis(1);
+const SLICE: Duration = Duration::from_millis(2);
 
 impl Socket {
     /// The socket in the stack; `None` if the kernel has it.
@@ -20,10 +22,55 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// Waits until the stack or the kernel has something for a socket of which each has a half.
+    /// Returns whether it is the stack's turn: always, if the kernel has none.
+    ///
+    /// # Errors
+    /// If the time is over, or the socket does not block.
+    pub(super) fn wait_for_half(&self, id: SocketId, until: Option<Instant>) -> Result<bool, WinsockError> {
+        if !self.has_kernel_half() {
+            return Ok(true);
+        }
+        let mut is_kernels = false;
+        let mut ask = || {
+            is_kernels = real::is_readable(self.handle);
+            is_kernels
+        };
+        let next = if self.is_nonblocking() { Some(Instant::now()) } else { until };
+        wait_until_ready(&[(id, Ready(Ready::IN.0 | Ready::ERR.0 | Ready::HUP.0))], Some(&mut ask), next);
+        match readiness(&[id]).first() {
+            Some(ready) if !ready.is_empty() && *ready != Ready::OUT => Ok(true),
+            _ if is_kernels => Ok(false),
+            _ if self.is_nonblocking() => Err(WinsockError::WOULD_BLOCK),
+            _ => Err(WinsockError::TIMED_OUT),
+        }
+    }
+
+    /// What a program is told of a socket's readiness. An attempt to connect that has failed is an
+    /// error and nothing else; and a connection that has failed later can be read from.
+    pub(crate) fn shown(&self, ready: Ready) -> Ready {
+        let has_failed = ready.contains(Ready::ERR);
+        match self.state() {
+            State::Tcp { .. } if has_failed && !self.is_established() => Ready::ERR,
+            State::Tcp { .. } if has_failed => Ready(ready.0 & !Ready::ERR.0 | Ready::IN.0),
+            State::Tcp { .. } if ready.contains(Ready::OUT) => {
+                self.is_established.store(true, Relaxed);
+                ready
+            }
+            _ => ready,
+        }
+    }
+}
+
 /// The readiness of sockets of the lane, in their order. One that is not there any more has an
 /// error.
 pub(crate) fn readiness(sockets: &[SocketId]) -> Vec<Ready> {
-    let Ok(lane) = lane() else { return vec![Ready::ERR; sockets.len()] };
+    const LOST: Ready = Ready(Ready::IN.0 | Ready::OUT.0 | Ready::ERR.0);
+    let lane = match lane() {
+        Ok(lane) if !lane.is_lost() => lane,
+        _ => return vec![LOST; sockets.len()],
+    };
     lane.enter(|access| sockets.iter().map(|id| access.stack.readiness(*id).unwrap_or(Ready::ERR)).collect())
 }
 

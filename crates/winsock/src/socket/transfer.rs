@@ -41,6 +41,9 @@ impl Socket {
             done => Some(done),
         };
         let mut once = once;
+        if lane.is_lost() {
+            return Err(WinsockError::NETWORK_DOWN);
+        }
         if self.is_nonblocking() {
             return lane.enter(once).ok_or(WinsockError::WOULD_BLOCK)?.map_err(WinsockError::from);
         }
@@ -58,12 +61,12 @@ impl Socket {
                 // The kernel binds it, as it would.
                 self.open_datagram()?;
                 match self.state() {
-                    State::Udp { id, .. } => self.send_datagram(id, data, to).map(Handled::Ours),
+                    State::Udp { id, .. } => self.send_datagram(id, data, to),
                     _ => Ok(Handled::Kernel),
                 }
             }
             State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
-            State::Udp { id, .. } => self.send_datagram(id, data, to).map(Handled::Ours),
+            State::Udp { id, .. } => self.send_datagram(id, data, to),
             State::Tcp { id, .. } => self.send_stream(id, data).map(Handled::Ours),
             State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
         }
@@ -88,18 +91,26 @@ impl Socket {
         }
     }
 
-    fn send_datagram(&self, id: UdpId, data: &[u8], to: Option<Endpoint>) -> Result<usize, WinsockError> {
+    fn send_datagram(&self, id: UdpId, data: &[u8], to: Option<Endpoint>) -> Outcome<usize> {
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let of_kernel =
+            |to: &Endpoint| to.address.is_loopback() || to.address.is_multicast() || to.address.is_limited_broadcast();
+        if to.as_ref().is_some_and(of_kernel) {
+            return Ok(Handled::Kernel);
+        }
         let to = SendTo { destination: to, ..SendTo::default() };
         let send = |access: &mut Access<'_>| access.stack.udp_send(id, access.now, &to, &mut &data[..]);
         match self.wait(lane, self.send_until(), send) {
-            Err(error) if error == StackError::NeedPath.into() => {
+            Err(error) if error == StackError::NeedPath.into() || error == StackError::NoPath.into() => {
                 let query = lane.enter(|access| access.stack.udp_query(id, &to))?;
-                // The host is being asked; the stack keeps the datagram meanwhile.
-                lane.resolve(query).map_err(|_| WinsockError::from(StackError::NoPath))?;
-                self.wait(lane, self.send_until(), send)
+                if lane.resolve(query).is_err() {
+                    // By another way than the accelerated card: the kernel's socket has the port.
+                    return Ok(Handled::Kernel);
+                }
+                // While the neighbour is being resolved the stack keeps the datagram.
+                self.wait(lane, self.send_until(), send).map(Handled::Ours)
             }
-            done => done,
+            done => done.map(Handled::Ours),
         }
     }
 
@@ -107,6 +118,7 @@ impl Socket {
     pub(crate) fn receive(&self, buffer: &mut [u8], flags: ReceiveFlags) -> Outcome<Received> {
         match self.state() {
             State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
+            State::Udp { id, .. } if !self.wait_for_half(id.into(), self.receive_until())? => Ok(Handled::Kernel),
             State::Udp { id, .. } => self.receive_datagram(id, buffer, flags).map(Handled::Ours),
             State::Tcp { id, .. } => self.receive_stream(id, buffer, flags).map(Handled::Ours),
             State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),

@@ -4,8 +4,8 @@
  *     plain server ADDRESS PORT           echoes UDP datagrams, and TCP streams with a thread each,
  *                                         until a datagram says `end`
  *     plain client ADDRESS PORT COUNT     COUNT messages of 64 bytes by UDP, as many by TCP, a
- *                                         stream of 16 MiB, and a refused connection
- *     plain select ADDRESS PORT           one connection without blocking, by select and WSAPoll
+ *                                         stream of 16 MiB, a refused connection, and the loopback
+ *     plain select ADDRESS PORT           connections without blocking, by select and WSAPoll
  *
  * It says `ready`, or what it has measured, or what is wrong. It knows nothing of Tickwire.
  */
@@ -100,6 +100,9 @@ static void serve(void)
 			fail("accept");
 		if (from.sin_family != AF_INET || !from.sin_port)
 			fail("the name of a peer");
+		size = sizeof(from);
+		if (getsockname(s, (void *)&from, &size) || from.sin_port != there.sin_port)
+			fail("the name of an accepted socket");
 		CreateThread(NULL, 0, echo_stream, (void *)s, 0, NULL);
 	}
 }
@@ -203,8 +206,81 @@ static void refused(void)
 	other.sin_port = htons(ntohs(there.sin_port) + 1);
 	if (!connect(s, (void *)&other, sizeof(other)) || WSAGetLastError() != WSAECONNREFUSED)
 		fail("a connection that is to be refused");
+	/* Wine's own sockets are used up then; Windows' are not. */
+	if (!connect(s, (void *)&there, sizeof(there))) {
+		if (!connect(s, (void *)&there, sizeof(there)) || WSAGetLastError() != WSAEISCONN)
+			fail("a connection that is there");
+		printf("again\n");
+	} else if (WSAGetLastError() != WSAECONNABORTED) {
+		fail("a second attempt");
+	}
 	closesocket(s);
 	printf("refused\n");
+}
+
+/* What comes by the loopback is the kernel's, also for sockets that a lane has. */
+static void both_halves(void)
+{
+	SOCKET listener = socket(AF_INET, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0), client, accepted;
+	struct sockaddr_in any = { .sin_family = AF_INET }, name, from;
+	int size = sizeof(name);
+	char bytes[8];
+
+	if (bind(listener, (void *)&any, sizeof(any)) || listen(listener, 5) || bind(udp, (void *)&any, sizeof(any)))
+		fail("bind to any address");
+	if (getsockname(listener, (void *)&name, &size))
+		fail("getsockname of a listener");
+	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	client = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(client, (void *)&name, sizeof(name)))
+		fail("connect by the loopback");
+	accepted = accept(listener, NULL, NULL);
+	if (accepted == INVALID_SOCKET || send(accepted, "tick", 4, 0) != 4 || recv(client, bytes, 4, 0) != 4)
+		fail("a connection by the loopback");
+	size = sizeof(name);
+	if (getsockname(udp, (void *)&name, &size))
+		fail("getsockname of UDP");
+	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (sendto(udp, "tock", 4, 0, (void *)&name, sizeof(name)) != 4)
+		fail("sendto by the loopback");
+	size = sizeof(from);
+	if (recvfrom(udp, bytes, sizeof(bytes), 0, (void *)&from, &size) != 4 || from.sin_port != name.sin_port)
+		fail("a datagram by the loopback");
+	closesocket(client);
+	closesocket(accepted);
+	closesocket(listener);
+	closesocket(udp);
+	printf("both halves\n");
+}
+
+/* An attempt to connect that fails is an exception, and nothing else. */
+static void refused_without_blocking(void)
+{
+	SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in other = there, name;
+	struct timeval time = { 5, 0 };
+	fd_set read, write, except;
+	int size = sizeof(name);
+	u_long yes = 1;
+
+	other.sin_port = htons(ntohs(there.sin_port) + 1);
+	ioctlsocket(s, FIONBIO, &yes);
+	if (!connect(s, (void *)&other, sizeof(other)) || WSAGetLastError() != WSAEWOULDBLOCK)
+		fail("connect without blocking");
+	FD_ZERO(&read);
+	FD_ZERO(&write);
+	FD_ZERO(&except);
+	FD_SET(s, &read);
+	FD_SET(s, &write);
+	FD_SET(s, &except);
+	/* Wine's own sockets can be read and written, too. */
+	if (select(0, &read, &write, &except, &time) < 1 || !FD_ISSET(s, &except))
+		fail("select for a failure");
+	if (!FD_ISSET(s, &read) && !FD_ISSET(s, &write))
+		printf("an exception alone\n");
+	if (!getpeername(s, (void *)&name, &size) || WSAGetLastError() != WSAENOTCONN)
+		fail("the name of a peer that has refused");
+	closesocket(s);
 }
 
 static void without_blocking(void)
@@ -260,9 +336,12 @@ int main(int count, char **arguments)
 		measure("tcp", SOCK_STREAM, atoi(arguments[4]));
 		stream();
 		refused();
+		both_halves();
 	}
-	if (!strcmp(arguments[1], "select"))
+	if (!strcmp(arguments[1], "select")) {
 		without_blocking();
+		refused_without_blocking();
+	}
 	printf("done\n");
 	return 0;
 }
