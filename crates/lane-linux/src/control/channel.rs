@@ -11,45 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tickwire_lane::control::{MAX_DESCRIPTORS, MAX_MESSAGE, MalformedMessage, MessageTo};
+use tickwire_lane::control::{Attached, MAX_DESCRIPTORS, MAX_MESSAGE, MalformedMessage, MessageTo};
 
-/// Descriptors that came with a message. Those not taken are closed.
-#[derive(Debug, Default)]
-pub struct Descriptors {
-    list: [Option<OwnedFd>; MAX_DESCRIPTORS],
-    len: usize,
-}
-
-impl Descriptors {
-    /// How many came (taken ones still count).
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether none came.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Takes the descriptor at a place, counted from 0, out of the list.
-    pub fn take(&mut self, place: usize) -> Option<OwnedFd> {
-        self.list.get_mut(place)?.take()
-    }
-
-    /// Takes all that are left.
-    pub fn take_all(&mut self) -> impl Iterator<Item = OwnedFd> {
-        self.list.iter_mut().filter_map(Option::take)
-    }
-
-    fn push(&mut self, fd: OwnedFd) {
-        if let Some(place) = self.list.get_mut(self.len) {
-            *place = Some(fd);
-        }
-        self.len += 1;
-    }
-}
+/// Descriptors that came with a message.
+pub type Descriptors = Attached<OwnedFd>;
 
 /// A packet that was received through a channel.
 #[derive(Debug)]

@@ -7,14 +7,17 @@
 //! length, known codes, values in range).
 //!
 //! How messages travel is the operating system's part: on Linux through a Unix socket, with
-//! descriptors beside them (`tickwire_lane_linux::control`).
+//! descriptors beside them (`tickwire_lane_linux::control`); on Windows through a named pipe, with
+//! handles (`tickwire_lane_windows::control`).
 
+mod attached;
 mod codec;
 mod list;
 mod message;
 mod name;
 mod reason;
 
+pub use attached::Attached;
 pub use codec::{MAX_DESCRIPTORS, MAX_MESSAGE, MAX_REQUEST, MalformedMessage, VERSION};
 pub use list::List;
 pub use message::{
