@@ -9,12 +9,12 @@ use crate::table;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Networking::WinSock::{MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
 
-/// A program's bytes.
+/// A program's bytes. Lengths below zero are invalid.
 ///
 /// # Safety
 /// So many bytes may be read there, and do not change during the call.
-unsafe fn bytes<'a>(data: *const u8, len: i32) -> Result<&'a [u8], WinsockError> {
-    let len = usize::try_from(len).map_err(|_| WinsockError::INVALID)?;
+pub(super) unsafe fn bytes<'a>(data: *const u8, len: impl TryInto<usize>) -> Result<&'a [u8], WinsockError> {
+    let len = len.try_into().map_err(|_| WinsockError::INVALID)?;
     match (data.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(WinsockError::FAULT),
@@ -23,18 +23,23 @@ unsafe fn bytes<'a>(data: *const u8, len: i32) -> Result<&'a [u8], WinsockError>
     }
 }
 
-/// A program's buffer.
+/// A program's buffer. Lengths below zero are invalid.
 ///
 /// # Safety
 /// So many bytes may be written there, and nothing else uses them during the call.
-unsafe fn buffer<'a>(data: *mut u8, len: i32) -> Result<&'a mut [u8], WinsockError> {
-    let len = usize::try_from(len).map_err(|_| WinsockError::INVALID)?;
+pub(super) unsafe fn buffer<'a>(data: *mut u8, len: impl TryInto<usize>) -> Result<&'a mut [u8], WinsockError> {
+    let len = len.try_into().map_err(|_| WinsockError::INVALID)?;
     match (data.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(WinsockError::FAULT),
         // SAFETY: as the caller promises.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(data, len) }),
     }
+}
+
+/// What a program asks for when it receives.
+pub(super) const fn receive_flags(flags: i32) -> ReceiveFlags {
+    ReceiveFlags { is_peek: flags & MSG_PEEK != 0, is_all: flags & MSG_WAITALL != 0 }
 }
 
 pub(super) unsafe extern "system" fn send(socket: SOCKET, data: *const u8, len: i32, flags: i32) -> i32 {
@@ -115,8 +120,9 @@ unsafe fn receive_ours(
     let Some(known) = table::get(socket) else { return Ok(None) };
     // SAFETY: as the caller promises.
     let buffer = unsafe { buffer(data, len)? };
-    let flags = ReceiveFlags { is_peek: flags & MSG_PEEK != 0, is_all: flags & MSG_WAITALL != 0 };
-    let Some(Received { length, from, is_cut }) = known.receive(buffer, flags)?.ours() else { return Ok(None) };
+    let Some(Received { length, from, is_cut }) = known.receive(buffer, receive_flags(flags))?.ours() else {
+        return Ok(None);
+    };
     if let Some(from) = from {
         // SAFETY: as the caller promises.
         unsafe { put(from, name, name_len) }?;

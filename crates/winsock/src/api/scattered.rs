@@ -4,14 +4,16 @@
 
 use super::call;
 use super::making::{endpoint, put};
+use super::moving::{buffer, bytes, receive_flags};
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
-use crate::socket::{ReceiveFlags, Received};
+use crate::socket::Received;
 use crate::table;
+use std::borrow::Cow;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Networking::WinSock::{
-    LPCONDITIONPROC, LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_PARTIAL, MSG_PEEK, MSG_WAITALL, QOS, SOCKADDR, SOCKET,
-    SOCKET_ERROR, WSABUF, WSAEOPNOTSUPP,
+    LPCONDITIONPROC, LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_PARTIAL, QOS, SOCKADDR, SOCKET, SOCKET_ERROR, WSABUF,
+    WSAEOPNOTSUPP,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
@@ -30,6 +32,41 @@ unsafe fn buffers<'a>(at: *const WSABUF, count: u32) -> Result<&'a [WSABUF], Win
         // SAFETY: as the caller promises.
         (false, count) => Ok(unsafe { std::slice::from_raw_parts(at, count as usize) }),
     }
+}
+
+/// What a call sends: one buffer as it is, several in a copy.
+///
+/// # Safety
+/// Each may be read as far as it says, and does not change during the call.
+unsafe fn gathered(list: &[WSABUF]) -> Result<Cow<'_, [u8]>, WinsockError> {
+    if let [only] = list {
+        // SAFETY: as the caller promises.
+        return unsafe { bytes(only.buf, only.len) }.map(Cow::Borrowed);
+    }
+    let mut data = Vec::with_capacity(total(list));
+    for part in list {
+        // SAFETY: as the caller promises.
+        data.extend_from_slice(unsafe { bytes(part.buf, part.len) }?);
+    }
+    Ok(Cow::Owned(data))
+}
+
+/// The bytes that all buffers have together.
+fn total(list: &[WSABUF]) -> usize {
+    list.iter().map(|buffer| buffer.len as usize).sum()
+}
+
+/// Writes received bytes into several buffers, in order.
+///
+/// # Safety
+/// Each may be written as far as it says.
+unsafe fn scatter(mut data: &[u8], list: &[WSABUF]) -> Result<(), WinsockError> {
+    for part in list {
+        let bytes = data.split_off(..data.len().min(part.len as usize)).unwrap_or_default();
+        // SAFETY: as the caller promises.
+        unsafe { buffer(part.buf, bytes.len()) }?.copy_from_slice(bytes);
+    }
+    Ok(())
 }
 
 /// Whether a call is an overlapped one.
@@ -54,14 +91,8 @@ unsafe fn send_ours(
     }
     // SAFETY: as the caller promises.
     let (list, to) = unsafe { (buffers(list, count)?, endpoint(name, name_len)) };
-    let mut data = Vec::with_capacity(list.iter().map(|buffer| buffer.len as usize).sum());
-    for buffer in list.iter().filter(|buffer| buffer.len > 0) {
-        if buffer.buf.is_null() {
-            return Err(WinsockError::FAULT);
-        }
-        // SAFETY: as the caller promises.
-        data.extend_from_slice(unsafe { std::slice::from_raw_parts(buffer.buf, buffer.len as usize) });
-    }
+    // SAFETY: as the caller promises.
+    let data = unsafe { gathered(list)? };
     let Some(length) = known.send(&data, to)?.ours() else { return Ok(None) };
     if !sent.is_null() {
         // SAFETY: as the caller promises.
@@ -127,19 +158,20 @@ unsafe fn receive_ours(
         return Err(WinsockError::FAULT);
     }
     // SAFETY: as the caller promises.
-    let (list, asked) = unsafe { (buffers(list, count)?, flags.read() as i32) };
-    let mut data = vec![0; list.iter().map(|buffer| buffer.len as usize).sum()];
-    let wanted = ReceiveFlags { is_peek: asked & MSG_PEEK != 0, is_all: asked & MSG_WAITALL != 0 };
-    let Some(Received { length, from, is_cut }) = known.receive(&mut data, wanted)?.ours() else { return Ok(None) };
-    let mut rest = &data[..length];
-    for buffer in list.iter().filter(|buffer| buffer.len > 0) {
-        let part = rest.split_off(..rest.len().min(buffer.len as usize)).unwrap_or_default();
-        if buffer.buf.is_null() && !part.is_empty() {
-            return Err(WinsockError::FAULT);
-        }
+    let (list, wanted) = unsafe { (buffers(list, count)?, receive_flags(flags.read() as i32)) };
+    let received_here = if let [only] = list {
         // SAFETY: as the caller promises.
-        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), buffer.buf, part.len()) };
-    }
+        known.receive(unsafe { buffer(only.buf, only.len)? }, wanted)?.ours()
+    } else {
+        let mut data = vec![0; total(list)];
+        let taken = known.receive(&mut data, wanted)?.ours();
+        if let Some(Received { length, .. }) = taken {
+            // SAFETY: as the caller promises.
+            unsafe { scatter(&data[..length], list)? };
+        }
+        taken
+    };
+    let Some(Received { length, from, is_cut }) = received_here else { return Ok(None) };
     // SAFETY: as the caller promises.
     unsafe {
         if !received.is_null() {
