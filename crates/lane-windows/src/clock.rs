@@ -1,5 +1,6 @@
 //! The time of lanes: a clock that is never set, and the same in all processes.
 
+use std::sync::OnceLock;
 use tickwire_stack::time::Instant;
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 
@@ -9,14 +10,17 @@ const SECOND: i64 = 1_000_000_000;
 /// The current time, by the performance counter.
 #[must_use]
 pub fn now() -> Instant {
-    let (mut count, mut frequency) = (0, 0);
-    // SAFETY: each has room for what the call writes. Both succeed on all versions of Windows that
-    // Rust's standard library supports.
-    unsafe {
-        QueryPerformanceCounter(&raw mut count);
-        QueryPerformanceFrequency(&raw mut frequency);
-    }
-    let frequency = frequency.max(1);
+    static FREQUENCY: OnceLock<i64> = OnceLock::new();
+    let frequency = *FREQUENCY.get_or_init(|| {
+        let mut frequency = 0;
+        // SAFETY: room for what the call writes. It succeeds on all versions of Windows that Rust's
+        // standard library supports, and says the same until the machine's end.
+        unsafe { QueryPerformanceFrequency(&raw mut frequency) };
+        frequency.max(1)
+    });
+    let mut count = 0;
+    // SAFETY: as above.
+    unsafe { QueryPerformanceCounter(&raw mut count) };
     // (Whole seconds apart, so that nothing overflows.)
     let nanos = count / frequency * SECOND + count % frequency * SECOND / frequency;
     Instant::from_nanos(nanos as u64)
