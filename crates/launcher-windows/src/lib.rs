@@ -27,7 +27,7 @@
 //! | [`import_table`] | the new import table of a program |
 //! | [`library_file`] | the library, as its file describes it |
 //! | [`error`] | why a program was not started, or a library not entered |
-//! | `enter`, `launch`, `running` | Windows only: entering a process, starting one, waiting for it |
+//! | `enter`, `launch`, `running` | Windows only: entering, starting, waiting for a process |
 //! | `sys` | Windows only: the calls |
 //!
 //! The modules without calls are the same on every operating system, and their tests run

@@ -8,7 +8,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `keys` | sockets that prove a right to a port, and the keys of their packets |
-//! | `ports`, `flows`, `exceptions` | which lane receives: ports, flows, flows that stay the kernel's |
+//! | `ports`, `flows`, `exceptions` | which lane receives; flows that stay the kernel's |
 //! | `shares` | what a lane may send from a port |
 //! | `groups` | memberships of multicast groups |
 //! | `change` | the changes of the tables |

@@ -206,11 +206,11 @@ mod program {
                     Err(_) => self.waiting.clear(),
                 }
             }
-            let goes_on = !self.is_at_end || !self.waiting.is_empty();
-            if !goes_on {
+            let is_open = !self.is_at_end || !self.waiting.is_empty();
+            if !is_open {
                 let _ = stack.tcp_close(self.id, clock::now());
             }
-            goes_on
+            is_open
         }
     }
 }

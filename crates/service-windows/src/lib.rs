@@ -10,7 +10,7 @@
 //! | `socket_proof` | what Windows says about the socket of a claim (Windows) |
 //! | [`packet_thread`] | the thread that owns card, lanes and rules |
 //! | `claimed_ports` | of which ports the driver has to take packets |
-//! | [`forwarder`] | packets between a network card and lanes: divert and guard, on private copies |
+//! | [`forwarder`] | packets between a card and lanes: divert and guard, on private copies |
 //!
 //! The others make no system call, so their tests run on every operating system.
 #![forbid(unsafe_code)]
