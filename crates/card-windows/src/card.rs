@@ -6,9 +6,14 @@ use std::time::Duration;
 use tickwire_stack::ReceiveMetadata;
 use tickwire_steer::tables::{NicIndex, Protocol};
 
-/// What comes with a frame.
+/// The longest frame: an Ethernet header and the longest IP packet, rounded up.
+pub const LONGEST_FRAME: usize = 65_536 + 64;
+
+/// A frame that a card has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceivedFrame {
+pub struct ReceivedFrame<'f> {
+    /// It, from its Ethernet header on.
+    pub bytes: &'f [u8],
     /// Its length, arrival and checksum.
     pub packet: ReceiveMetadata,
     /// The VLAN tag that is not in the frame.
@@ -20,24 +25,31 @@ pub trait PacketCard: Send {
     /// The index of its interface.
     fn nic(&self) -> NicIndex;
 
-    /// Takes the next frame that the card has received, if there is one. It is at the beginning of
-    /// `frame`, which has room for the longest.
+    /// Takes the next frame that the card has received, if there is one. It is valid until the next
+    /// call, and [`LONGEST_FRAME`] bytes long at most.
     ///
     /// # Errors
     /// If the card or its driver is gone.
-    fn receive(&mut self, frame: &mut [u8]) -> io::Result<Option<ReceivedFrame>>;
+    fn receive(&mut self) -> io::Result<Option<ReceivedFrame<'_>>>;
 
-    /// Gives a received frame back to the kernel, as if it had not been taken.
+    /// Gives the frame that was received last back to the kernel, as if it had not been taken.
     ///
     /// # Errors
     /// As [`PacketCard::receive`].
-    fn pass(&mut self, frame: &[u8]) -> io::Result<()>;
+    fn pass(&mut self) -> io::Result<()>;
 
-    /// Sends a frame. If it cannot be sent it is lost, as on a wire.
+    /// Sends a frame, at the latest with [`PacketCard::flush`]. If it cannot be sent it is lost, as
+    /// on a wire.
     ///
     /// # Errors
     /// If the card has no room for it, or is gone.
     fn send(&mut self, frame: &[u8]) -> io::Result<()>;
+
+    /// Sends what the card has kept back, so that several frames are one call to the driver.
+    /// Returns how many of them were lost. A card that keeps nothing back need not do anything.
+    fn flush(&mut self) -> u64 {
+        0
+    }
 
     /// Lanes have claimed something of a port, or do not any more: from now on the driver is to
     /// take its packets, or to leave them to the kernel. A driver that takes all packets need not

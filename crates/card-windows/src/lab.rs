@@ -1,7 +1,7 @@
 //! The card of the test lab: a library for Wine that stands where a driver stands on Windows
 //! (`xtask/src/windows/lab_card/lab_card.h` describes its functions).
 
-use crate::card::{CardWaker, PacketCard, ReceivedFrame};
+use crate::card::{CardWaker, LONGEST_FRAME, PacketCard, ReceivedFrame};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::transmute;
@@ -129,6 +129,7 @@ pub struct LabCard {
     card: Arc<OpenCard>,
     description: Description,
     now: fn() -> Instant,
+    frame: Box<[u8]>,
 }
 
 impl LabCard {
@@ -146,7 +147,7 @@ impl LabCard {
         let mut description = Description::default();
         // SAFETY: an open card, and room for what the call writes.
         answer(unsafe { (functions.describe)(number, &raw mut description) })?;
-        Ok(Self { card, description, now })
+        Ok(Self { card, description, now, frame: vec![0; LONGEST_FRAME].into() })
     }
 
     /// The Ethernet address.
@@ -167,13 +168,14 @@ impl PacketCard for LabCard {
         self.description.interface
     }
 
-    fn receive(&mut self, frame: &mut [u8]) -> io::Result<Option<ReceivedFrame>> {
+    fn receive(&mut self) -> io::Result<Option<ReceivedFrame<'_>>> {
         let mut packet = Packet::default();
-        let room = c_int::try_from(frame.len()).unwrap_or(c_int::MAX);
+        let room = c_int::try_from(self.frame.len()).unwrap_or(c_int::MAX);
         // SAFETY: an open card; room for so many bytes, and for what is known of the frame.
         let copied = answer(unsafe {
-            (self.card.functions.receive)(self.card.number, frame.as_mut_ptr().cast(), room, &raw mut packet)
+            (self.card.functions.receive)(self.card.number, self.frame.as_mut_ptr().cast(), room, &raw mut packet)
         })?;
+        let bytes = &self.frame[..(copied as usize).min(self.frame.len())];
         let checksum = match packet.checksum {
             CHECKSUM_GOOD => Checksum::Good,
             CHECKSUM_PARTIAL => Checksum::MaybePartial,
@@ -187,10 +189,10 @@ impl PacketCard for LabCard {
             interface: self.description.interface,
         };
         let tag = u16::try_from(packet.vlan).ok();
-        Ok((copied > 0).then_some(ReceivedFrame { packet: packet_metadata, tag }))
+        Ok((copied > 0).then_some(ReceivedFrame { bytes, packet: packet_metadata, tag }))
     }
 
-    fn pass(&mut self, _: &[u8]) -> io::Result<()> {
+    fn pass(&mut self) -> io::Result<()> {
         // The kernel has seen it, too.
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! sent. One thread does all of this, so packets stay in order and nothing is locked.
 
 use std::collections::BTreeMap;
+use tickwire_card_windows::card::LONGEST_FRAME;
 use tickwire_lane::record_ring::{ProducerMemory, RecordProducer, RecordRing, RingMemory, Wakes};
 use tickwire_registry::TableChange;
 use tickwire_stack::ReceiveMetadata;
@@ -13,9 +14,6 @@ use tickwire_stack::addr::Mac;
 use tickwire_steer::counters::LaneCounters;
 use tickwire_steer::tables::{LaneNumber, NicIndex, Tables};
 use tickwire_steer::{DivertVerdict, FrameArrival, FrameDeparture, GuardVerdict, divert, guard};
-
-/// The longest frame: an Ethernet header and the longest IP packet, rounded up.
-pub(crate) const LONGEST: usize = 65_536 + 64;
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
@@ -84,7 +82,7 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
     /// A host without lanes.
     #[must_use]
     pub fn new() -> Self {
-        Self { tables: Tables::default(), lanes: BTreeMap::new(), next: 0, frame: vec![0; LONGEST] }
+        Self { tables: Tables::default(), lanes: BTreeMap::new(), next: 0, frame: vec![0; LONGEST_FRAME] }
     }
 
     /// The rules: addresses, network cards and groups of the host. (Claims come by

@@ -2,7 +2,7 @@
 //! and the rules; other threads of the service have it run jobs.
 
 use crate::claimed_ports::ClaimedPorts;
-use crate::forwarder::{Forwarder, LONGEST, LaneRings, OutgoingFrame, RingLosses};
+use crate::forwarder::{Forwarder, LaneRings, OutgoingFrame, RingLosses};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use tickwire_registry::TableChange;
 use tickwire_stack::addr::Endpoint;
 use tickwire_steer::counters::LaneCounters;
 use tickwire_steer::tables::LaneNumber;
-
 use tickwire_steer::{FrameArrival, Kernel, KernelSocket, Merged};
 
 /// At most so many frames are received before lanes may send.
@@ -39,7 +38,6 @@ pub struct PacketPath<R, P> {
     forwarder: Forwarder<R, P>,
     wakers: BTreeMap<LaneNumber, Box<dyn LaneWaker>>,
     claimed: ClaimedPorts,
-    frame: Vec<u8>,
     now_ns: fn() -> u64,
     /// Frames that the card could not send.
     unsent: u64,
@@ -57,9 +55,8 @@ impl Kernel for UnknownKernel {
 
 impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
     fn new(card: Box<dyn PacketCard>, now_ns: fn() -> u64) -> Self {
-        let frame = vec![0; LONGEST];
         let (forwarder, wakers, claimed) = (Forwarder::new(), BTreeMap::new(), ClaimedPorts::default());
-        Self { card, forwarder, wakers, claimed, frame, now_ns, unsent: 0 }
+        Self { card, forwarder, wakers, claimed, now_ns, unsent: 0 }
     }
 
     /// Lanes, rules and counters.
@@ -84,6 +81,7 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
         let Self { card, forwarder, unsent, .. } = self;
         let send = |frame: OutgoingFrame<'_>| *unsent += u64::from(card.send(frame.bytes).is_err());
         forwarder.send_for(lane, frames, (self.now_ns)(), send);
+        *unsent += card.flush();
     }
 
     /// Sends what a lane's program has left in its transmit ring, some of it. Returns how many
@@ -91,7 +89,9 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
     pub fn drain(&mut self, lane: LaneNumber) -> u32 {
         let Self { card, forwarder, unsent, .. } = self;
         let send = |frame: OutgoingFrame<'_>| *unsent += u64::from(card.send(frame.bytes).is_err());
-        forwarder.transmit_lane(lane, (self.now_ns)(), send)
+        let sent = forwarder.transmit_lane(lane, (self.now_ns)(), send);
+        *unsent += card.flush();
+        sent
     }
 
     /// A lane has ended. Returns what it has received and sent, and lost.
@@ -122,18 +122,18 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
 
     /// Moves what there is. Returns whether there was something.
     fn turn(&mut self) -> io::Result<bool> {
-        let nic = self.card.nic();
+        let Self { card, forwarder, .. } = self;
+        let nic = card.nic();
         let mut received = 0;
         while received < BATCH {
-            let Some(ReceivedFrame { packet, tag }) = self.card.receive(&mut self.frame)? else { break };
+            let Some(ReceivedFrame { bytes, packet, tag }) = card.receive()? else { break };
             received += 1;
             let segment = u32::from(packet.segment);
             let merged = (segment > 0).then_some(Merged { segment, packets: None });
-            let frame = &self.frame[..(packet.len as usize).min(LONGEST)];
             let now_ns = packet.at.as_nanos();
             let arrival = FrameArrival { nic, now_ns, tag, merged, kernel: &UnknownKernel };
-            if self.forwarder.receive(frame, &packet, &arrival) {
-                self.card.pass(frame)?;
+            if forwarder.receive(bytes, &packet, &arrival) {
+                card.pass()?;
             }
         }
         let wakers = &self.wakers;
@@ -144,6 +144,9 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
         });
         let Self { card, forwarder, unsent, .. } = self;
         let sent = forwarder.transmit((self.now_ns)(), |frame| *unsent += u64::from(card.send(frame.bytes).is_err()));
+        if received > 0 || sent > 0 {
+            *unsent += card.flush();
+        }
         Ok(received > 0 || sent > 0)
     }
 

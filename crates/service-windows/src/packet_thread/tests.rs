@@ -49,39 +49,53 @@ impl Wire {
     }
 }
 
-struct TestCard(Arc<Wire>);
+struct TestCard {
+    wire: Arc<Wire>,
+    /// What was received last.
+    frame: Vec<u8>,
+    /// What has been sent and given back since the last flush.
+    kept: WireState,
+}
 
 impl PacketCard for TestCard {
     fn nic(&self) -> NicIndex {
         NIC
     }
 
-    fn receive(&mut self, frame: &mut [u8]) -> io::Result<Option<ReceivedFrame>> {
-        let mut state = self.0.state.lock().unwrap();
+    fn receive(&mut self) -> io::Result<Option<ReceivedFrame<'_>>> {
+        let mut state = self.wire.state.lock().unwrap();
         if state.is_gone {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let at = tickwire_stack::time::Instant::from_nanos(5);
-        Ok(state.received.pop_front().map(|bytes| {
-            frame[..bytes.len()].copy_from_slice(&bytes);
-            let (len, checksum) = (bytes.len() as u32, Checksum::Good);
-            let packet = ReceiveMetadata { len, segment: 0, checksum, at, interface: NIC };
-            ReceivedFrame { packet, tag: None }
-        }))
+        let Some(bytes) = state.received.pop_front() else { return Ok(None) };
+        self.frame = bytes;
+        let (len, checksum) = (self.frame.len() as u32, Checksum::Good);
+        let packet = ReceiveMetadata { len, segment: 0, checksum, at, interface: NIC };
+        Ok(Some(ReceivedFrame { bytes: &self.frame, packet, tag: None }))
     }
 
-    fn pass(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.0.change(|state| state.passed.push(frame.to_vec()));
+    fn pass(&mut self) -> io::Result<()> {
+        self.kept.passed.push(self.frame.clone());
         Ok(())
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        self.0.change(|state| state.sent.push(frame.to_vec()));
+        self.kept.sent.push(frame.to_vec());
         Ok(())
     }
 
+    fn flush(&mut self) -> u64 {
+        let WireState { sent, passed, .. } = std::mem::take(&mut self.kept);
+        self.wire.change(|state| {
+            state.sent.extend(sent);
+            state.passed.extend(passed);
+        });
+        0
+    }
+
     fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()> {
-        let mut state = self.0.state.lock().unwrap();
+        let mut state = self.wire.state.lock().unwrap();
         if state.refuses == Some(port) && is_claimed {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -93,13 +107,13 @@ impl PacketCard for TestCard {
     }
 
     fn wait(&mut self, _: Duration) {
-        self.0.change(|state| state.is_asleep = true);
-        self.0.until(|state| (state.is_woken || !state.received.is_empty() || state.is_gone).then_some(()));
-        self.0.change(|state| (state.is_asleep, state.is_woken) = (false, false));
+        self.wire.change(|state| state.is_asleep = true);
+        self.wire.until(|state| (state.is_woken || !state.received.is_empty() || state.is_gone).then_some(()));
+        self.wire.change(|state| (state.is_asleep, state.is_woken) = (false, false));
     }
 
     fn waker(&self) -> Arc<dyn CardWaker> {
-        Arc::new(TestWaker(Arc::clone(&self.0)))
+        Arc::new(TestWaker(Arc::clone(&self.wire)))
     }
 }
 
@@ -147,7 +161,8 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let wire = Arc::new(Wire::default());
-        let thread = PacketThread::start(Box::new(TestCard(Arc::clone(&wire))), || 5).unwrap();
+        let card = TestCard { wire: Arc::clone(&wire), frame: Vec::new(), kept: WireState::default() };
+        let thread = PacketThread::start(Box::new(card), || 5).unwrap();
         let (receive, transmit) = (OwnedRing::new(1 << 16), OwnedRing::new(1 << 16));
         let rings = LaneRings {
             receive: RecordProducer::new(Arc::clone(&receive)),
