@@ -4,7 +4,29 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tickwire_stack::ReceiveMetadata;
+use tickwire_stack::addr::Mac;
+use tickwire_stack::time::Instant;
 use tickwire_steer::tables::{NicIndex, Protocol};
+
+/// A network card's interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicDescription {
+    /// Its index.
+    pub index: NicIndex,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Its longest packet, without the Ethernet header.
+    pub mtu: u32,
+}
+
+/// The clock by which arrivals are stamped.
+#[derive(Clone, Copy, Debug)]
+pub struct CardClock {
+    /// The current time.
+    pub now: fn() -> Instant,
+    /// The time of a count of Windows' performance counter.
+    pub at_count: fn(i64) -> Instant,
+}
 
 /// The longest frame: an Ethernet header and the longest IP packet, rounded up.
 pub const LONGEST_FRAME: usize = 65_536 + 64;
@@ -18,6 +40,17 @@ pub struct ReceivedFrame<'f> {
     pub packet: ReceiveMetadata,
     /// The VLAN tag that is not in the frame.
     pub tag: Option<u16>,
+}
+
+/// What a card has lost between driver and service, or has given back on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CardLosses {
+    /// Packets that were lost because they, or others that came with them, were broken.
+    pub malformed: u64,
+    /// Packets that had not arrived at this interface.
+    pub strays: u64,
+    /// Packets that were lost because the room was too small for them.
+    pub truncated: u64,
 }
 
 /// A network card, by a driver.
@@ -49,6 +82,11 @@ pub trait PacketCard: Send {
     /// Returns how many of them were lost. A card that keeps nothing back need not do anything.
     fn flush(&mut self) -> u64 {
         0
+    }
+
+    /// What it has lost since it was opened.
+    fn losses(&self) -> CardLosses {
+        CardLosses::default()
     }
 
     /// Lanes have claimed something of a port, or do not any more: from now on the driver is to

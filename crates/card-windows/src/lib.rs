@@ -4,10 +4,15 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`card`] | what every driver has to offer |
+//! | [`windivert`] | the driver WinDivert |
 //! | `lab` | the card of the test lab, under Wine |
+//! | `open` | opens a card by the name of its driver and interface (Windows) |
 //!
-//! Unsafe code is in `lab` only.
+//! Unsafe code is in `lab` and in some modules of [`windivert`] only.
 
 pub mod card;
 #[cfg(windows)]
 pub mod lab;
+#[cfg(windows)]
+pub mod open;
+pub mod windivert;
