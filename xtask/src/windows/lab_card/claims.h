@@ -2,13 +2,12 @@
 #ifndef CLAIMS_H
 #define CLAIMS_H
 
+#include "helper.h"
 #include <pthread.h>
-#include <sys/types.h>
 
 struct claims {
 	pthread_mutex_t lock;
-	int helper;	   /* a socket; -1: no claim has been made yet */
-	pid_t helper_id;
+	struct helper helper; /* not started before the first claim */
 };
 
 void claims_begin(struct claims *claims);

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Builds Winelib DLLs. Debian's script in front of it does not pass on names with spaces.
-const WINEGCC: &str = "/usr/lib/wine/winegcc";
-const WINEBUILD: &str = "/usr/lib/wine/winebuild";
+pub(super) const WINEGCC: &str = "/usr/lib/wine/winegcc";
+pub(super) const WINEBUILD: &str = "/usr/lib/wine/winebuild";
 
 /// The name by which Windows programs load it.
 pub(super) const DLL: &str = "tickwire_lab_card.dll";
@@ -38,14 +38,15 @@ pub(super) fn build() -> Result<()> {
     let exports = sources.join("tickwire_lab_card.spec");
     let mut library = compiler(WINEGCC, &folder.join(format!("{DLL}.so")));
     library.env("WINEBUILD", WINEBUILD).arg("-shared").arg(&exports);
-    workspace::run(library.args(["lab_card.c", "claims.c"].map(|name| sources.join(name))))?;
+    workspace::run(library.args(["lab_card.c", "claims.c", "helper.c"].map(|name| sources.join(name))))?;
     let mut placeholder = Command::new(WINEBUILD);
     placeholder.args(["--dll", "--fake-module", "-m64", "-F", DLL, "-E"]).arg(&exports);
     workspace::run(placeholder.arg("-o").arg(self::placeholder()?))?;
     workspace::run(compiler(super::CC, &echo()?).arg(sources.join("echo.c")))
 }
 
-fn compiler(compiler: &str, output: &Path) -> Command {
+/// A compiler with our usual options.
+pub(super) fn compiler(compiler: &str, output: &Path) -> Command {
     let mut command = Command::new(compiler);
     command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(output);
     command
