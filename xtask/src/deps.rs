@@ -132,9 +132,17 @@ pub(crate) const WINDOWS: [Need; 2] =
     [tool("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64-win32"), tool("/usr/lib/wine/wine64", "wine64")];
 
 /// What running Windows programs in the lab needs in addition to [`WINDOWS`]: among others
-/// Winelib's compiler, for the lab card, and the tool by which it keeps packets from the kernel.
-pub(crate) const WINDOWS_LAB: [Need; 6] =
-    [CC, IP, ETHTOOL, PYTHON, tool("/usr/lib/wine/winegcc", "wine64-tools"), tool("nft", "nftables")];
+/// Winelib's compiler, for the lab card and the driver's stand-in, and the tools by which these
+/// keep packets from the kernel.
+pub(crate) const WINDOWS_LAB: [Need; 7] = [
+    CC,
+    IP,
+    ETHTOOL,
+    PYTHON,
+    tool("/usr/lib/wine/winegcc", "wine64-tools"),
+    tool("nft", "nftables"),
+    tool("iptables", "iptables"),
+];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

@@ -1,13 +1,19 @@
-//! The service on a host of the Wine lab, with the lab's card (`cargo xtask windows test`).
+//! The service on a host of the Wine lab (`cargo xtask windows test`).
 //!
-//!     lab_service INTERFACE
+//!     lab_service DRIVER INTERFACE
 //!
-//! It says `ready` when programs can connect, and logs the lanes that begin and end. It runs until
-//! it is killed.
+//! The driver is `lab` (the lab's card) or `windivert`. It says `ready` when programs can connect,
+//! and logs the lanes that begin and end. It runs until it is killed.
 
 #[cfg(windows)]
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    service::run()
+fn main() -> std::process::ExitCode {
+    match service::run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(not(windows))]
@@ -19,20 +25,21 @@ fn main() {
 mod service {
     use std::error::Error;
     use std::os::windows::io::AsHandle;
-    use tickwire_card_windows::card::PacketCard;
-    use tickwire_card_windows::lab::LabCard;
+    use tickwire_card_windows::card::CardClock;
+    use tickwire_card_windows::open::{OpenedCard, open};
     use tickwire_lane_windows::clock;
     use tickwire_lane_windows::control::pipe_name;
     use tickwire_lane_windows::event::WakeEvent;
-    use tickwire_service_windows::service::{AcceleratedHost, AcceleratedNic, ServiceParts, WindowsService};
+    use tickwire_service_windows::service::{AcceleratedHost, ServiceParts, WindowsService};
 
     pub(super) fn run() -> Result<(), Box<dyn Error>> {
-        let interface = std::env::args().nth(1).ok_or("usage: lab_service INTERFACE")?;
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let [driver, interface] = &arguments[..] else { return Err("usage: lab_service DRIVER INTERFACE".into()) };
         tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::DEBUG).init();
-        let card = LabCard::open(&interface, clock::now)?;
-        let host = AcceleratedHost::open(AcceleratedNic { index: card.nic(), mac: card.mac(), mtu: card.mtu() })?;
-        let parts = ServiceParts { pipe: pipe_name(), users: "WD".into(), card: Box::new(card), host };
-        let mut service = WindowsService::start(parts)?;
+        let clock = CardClock { now: clock::now, at_count: clock::at_count };
+        let OpenedCard { card, nic } = open(driver.parse()?, interface, clock)?;
+        let host = AcceleratedHost::open(nic)?;
+        let mut service = WindowsService::start(ServiceParts { pipe: pipe_name(), users: "WD".into(), card, host })?;
         println!("ready");
         service.run(WakeEvent::new()?.as_handle())?;
         Ok(())

@@ -7,12 +7,14 @@
 //! | `wine` | the Wine prefix, and programs outside of the lab |
 //! | `wine_host` | Wine on a host of the lab |
 //! | `lab_card` | the network card of Windows programs in the lab |
+//! | `windivert` | the stand-in for the driver WinDivert in the lab |
 //! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
 
 mod lab;
 mod lab_card;
 mod lab_programs;
+mod windivert;
 mod wine;
 mod wine_host;
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tickwire_card_windows::card::{CardWaker, PacketCard, ReceivedFrame};
+use tickwire_card_windows::card::{CardLosses, CardWaker, PacketCard, ReceivedFrame};
 use tickwire_lane::record_ring::{ProducerMemory, RingMemory, Wakes};
 use tickwire_registry::TableChange;
 use tickwire_stack::addr::Endpoint;
-use tickwire_steer::counters::LaneCounters;
+use tickwire_steer::counters::{HostCounters, LaneCounters};
 use tickwire_steer::tables::LaneNumber;
 use tickwire_steer::{FrameArrival, Kernel, KernelSocket, Merged};
 
@@ -43,6 +43,19 @@ pub struct PacketPath<R, P> {
     unsent: u64,
 }
 
+/// What has become of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathCounters {
+    /// Packets that lanes have received.
+    pub diverted: u64,
+    /// Packets that were the kernel's.
+    pub passed: u64,
+    /// Frames that the card could not send, or give back.
+    pub unsent: u64,
+    /// What the card has lost.
+    pub losses: CardLosses,
+}
+
 /// A kernel of which nothing is known about its sockets: a peer's SYN between the ends of a lane's
 /// flow is the flow's.
 struct UnknownKernel;
@@ -64,10 +77,11 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
         &mut self.forwarder
     }
 
-    /// Frames that the card could not send.
+    /// What has been counted since the beginning.
     #[must_use]
-    pub fn unsent(&self) -> u64 {
-        self.unsent
+    pub fn counters(&self) -> PathCounters {
+        let HostCounters { diverted, passed, .. } = self.forwarder.tables().counters;
+        PathCounters { diverted, passed, unsent: self.unsent, losses: self.card.losses() }
     }
 
     /// A lane begins.

@@ -1,9 +1,10 @@
 //! The host, as far as a network card and its lanes are concerned.
 
 use std::time::Duration;
+use tickwire_card_windows::card::NicDescription;
 use tickwire_host_windows::{HostTables, IpHelperError, ResolutionLimits, ResolvedPath, WindowsHost};
 use tickwire_lane::control::Reason;
-use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_steer::tables::{AddressKey, EgressNic, NicIndex, SourceKey, Tables};
 
@@ -11,22 +12,12 @@ use tickwire_steer::tables::{AddressKey, EgressNic, NicIndex, SourceKey, Tables}
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_secs(1);
 
-/// A network card that is accelerated.
-#[derive(Clone, Copy, Debug)]
-pub struct AcceleratedNic {
-    /// The index of its interface.
-    pub index: NicIndex,
-    /// Its Ethernet address.
-    pub mac: Mac,
-    /// Its longest packet, without the Ethernet header.
-    pub mtu: u32,
-}
-
 /// The host.
 #[derive(Debug)]
 pub struct AcceleratedHost {
     host: WindowsHost,
-    nic: AcceleratedNic,
+    /// The network card that is accelerated.
+    nic: NicDescription,
 }
 
 impl AcceleratedHost {
@@ -34,14 +25,14 @@ impl AcceleratedHost {
     ///
     /// # Errors
     /// If a table cannot be read.
-    pub fn open(nic: AcceleratedNic) -> Result<Self, IpHelperError> {
+    pub fn open(nic: NicDescription) -> Result<Self, IpHelperError> {
         Ok(Self { host: WindowsHost::open(ResolutionLimits::default())?, nic })
     }
 
     /// What divert and guard are to know of the host.
     #[must_use]
     pub fn tables(&self) -> Tables {
-        let AcceleratedNic { index: nic, mac, mtu } = self.nic;
+        let NicDescription { index: nic, mac, mtu } = self.nic;
         let mut tables = Tables::default();
         tables.nics.insert(nic, EgressNic { mtu });
         for address in addresses(self.host.tables(), nic) {

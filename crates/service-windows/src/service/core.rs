@@ -5,13 +5,13 @@ use super::lane_grant::{LaneGrant, NewLane, new_lane};
 use super::now_ns;
 use crate::claims::{Claims, NewClaim};
 use crate::forwarder::RingLosses;
-use crate::packet_thread::PacketThread;
+use crate::packet_thread::{PacketThread, PathCounters};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::windows::io::OwnedHandle;
 use std::sync::Arc;
 use std::time::Instant;
-use tickwire_card_windows::card::PacketCard;
+use tickwire_card_windows::card::{CardLosses, PacketCard};
 use tickwire_host_windows::ResolvedPath;
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, LaneInfo, Name, Parts, Reason};
 use tickwire_lane_windows::lane_memory::{LIMITS, LaneMemory, ReadRing, WriteRing};
@@ -110,11 +110,21 @@ impl Core {
         self.withdraw(changes);
         let ended = self.packets.call(move |path| path.remove_lane(lane)).unwrap_or_default();
         drop(sockets);
+        self.log_counters();
         if self.lanes.remove(&lane).is_some() {
             let (LaneCounters { in_packets, out_packets, refused, .. }, losses) = ended;
             let refused = refused.iter().sum::<u64>();
             let RingLosses { ring_full, malformed } = losses;
             tracing::info!(lane, in_packets, out_packets, refused, ring_full, malformed, "a lane has ended");
+        }
+    }
+
+    /// Logs what has become of the packets of all lanes, and of the kernel's.
+    fn log_counters(&self) {
+        if let Some(counters) = self.packets.call(|path| path.counters()) {
+            let PathCounters { diverted, passed, unsent, losses } = counters;
+            let CardLosses { malformed, strays, truncated } = losses;
+            tracing::info!(diverted, passed, unsent, malformed, strays, truncated, "packets so far");
         }
     }
 

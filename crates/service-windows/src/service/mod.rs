@@ -14,7 +14,7 @@ mod core;
 mod lane_grant;
 mod mailbox;
 
-pub use accelerated_host::{AcceleratedHost, AcceleratedNic};
+pub use accelerated_host::AcceleratedHost;
 
 use self::core::Core;
 use mailbox::Mailbox;

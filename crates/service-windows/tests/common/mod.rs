@@ -9,12 +9,12 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, process, thread};
-use tickwire_card_windows::card::{CardWaker, PacketCard, ReceivedFrame};
+use tickwire_card_windows::card::{CardWaker, NicDescription, PacketCard, ReceivedFrame};
 use tickwire_lane::control::{Claim, ClaimKind, Name, Reason, Reply, Request};
 use tickwire_lane_windows::control::{ClientChannel, Handles};
 use tickwire_lane_windows::event::WakeEvent;
 use tickwire_lane_windows::pulled_socket::handle_of;
-use tickwire_service_windows::service::{AcceleratedHost, AcceleratedNic, ServiceParts, WindowsService};
+use tickwire_service_windows::service::{AcceleratedHost, ServiceParts, WindowsService};
 use tickwire_stack::Memory;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_steer::tables::{NicIndex, Protocol};
@@ -76,7 +76,7 @@ impl Running {
         let (started, is_started) = channel();
         let thread = thread::spawn(move || {
             let card = Box::new(NoCable(Arc::new(Woken(thread::current()))));
-            let nic = AcceleratedNic { index: 1, mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500 };
+            let nic = NicDescription { index: 1, mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500 };
             let host = AcceleratedHost::open(nic).unwrap();
             let parts = ServiceParts { pipe: name, users: "WD".into(), card, host };
             let mut service = WindowsService::start(parts).unwrap();

@@ -1,7 +1,7 @@
 //! A lane: a Windows program with the stack, the service, and a peer on the kernel of another host.
 
 use crate::windows::wine_host::WineHost;
-use crate::windows::{TARGET, cross};
+use crate::windows::{TARGET, cross, windivert};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
@@ -42,13 +42,42 @@ pub(super) fn program(name: &str) -> Result<PathBuf> {
     Ok(workspace::target()?.join(TARGET).join("debug/examples").join(format!("{name}.exe")))
 }
 
+/// By which driver the service has its packets.
+#[derive(Clone, Copy)]
+pub(super) enum Driver {
+    LabCard,
+    /// The stand-in for it.
+    WinDivert,
+}
+
+impl Driver {
+    /// Starts the service on a host.
+    pub(super) fn service(self, wine: &WineHost) -> Result<Process> {
+        let (program, name) = match self {
+            Self::LabCard => (program("lab_service")?, "lab"),
+            Self::WinDivert => (windivert::service()?, "windivert"),
+        };
+        let mut service = wine.spawn(&program, &[name, "eth0"])?;
+        service.wait_for("ready", TIMEOUT)?;
+        Ok(service)
+    }
+}
+
 /// Datagrams, a stream and many connections are echoed through the lane, which counts them. When
 /// the program is killed its peers are told, its lane ends, and the port is the kernel's again.
 pub(super) fn echo() -> Result<()> {
+    echo_by(Driver::LabCard)
+}
+
+/// As [`echo`], with the stand-in for WinDivert.
+pub(super) fn echo_by_windivert() -> Result<()> {
+    echo_by(Driver::WinDivert)
+}
+
+fn echo_by(driver: Driver) -> Result<()> {
     let pair = LabPair::new()?;
     let wine = WineHost::new(&pair.a)?;
-    let mut service = wine.spawn(&program("lab_service")?, &["eth0"])?;
-    service.wait_for("ready", TIMEOUT)?;
+    let mut service = driver.service(&wine)?;
     let address = pair.a_v4();
     let mut echo = wine.spawn(&program("lab_echo")?, &[&address, &PORT.to_string()])?;
     echo.wait_for("ready", TIMEOUT)?;
@@ -84,8 +113,7 @@ pub(super) fn echo() -> Result<()> {
 pub(super) fn killed() -> Result<()> {
     let pair = LabPair::new()?;
     let wine = WineHost::new(&pair.a)?;
-    let mut service = wine.spawn(&program("lab_service")?, &["eth0"])?;
-    service.wait_for("ready", TIMEOUT)?;
+    let service = Driver::LabCard.service(&wine)?;
     let address = pair.a_v4();
     let spawn = |port: u16| -> Result<Process> {
         let mut echo = wine.spawn(&program("lab_echo")?, &[&address, &port.to_string()])?;

@@ -4,6 +4,7 @@
 mod card;
 mod lane;
 mod plain;
+mod windivert;
 
 use super::{lab_card, wine};
 use crate::{deps, prepare, workspace};
@@ -20,12 +21,17 @@ pub(crate) struct Options {
 /// A case: its name, and what it does.
 type Case = (&'static str, fn() -> Result<()>);
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 10] = [
     ("a_lab_card_has_the_packets_of_claimed_ports", card::claims),
     ("a_program_and_the_service_share_a_lane", lane::echo),
+    ("a_program_and_the_service_share_a_lane_by_windivert", lane::echo_by_windivert),
+    ("windivert_takes_claimed_ports_and_gives_back_the_rest", windivert::claims),
+    ("a_service_without_a_driver_says_what_is_missing", windivert::missing),
     ("the_peers_of_killed_programs_are_told", lane::killed),
     ("a_plain_client_runs_on_the_lane", plain::client),
     ("a_plain_server_runs_on_the_lane", plain::server),
+    ("a_plain_client_runs_on_the_lane_by_windivert", plain::client_by_windivert),
+    ("a_plain_server_runs_on_the_lane_by_windivert", plain::server_by_windivert),
 ];
 
 /// Runs the cases, after building what they need and becoming root.
@@ -67,6 +73,7 @@ fn prepare() -> Result<()> {
     wine::make()?;
     lab_card::build()?;
     lane::build()?;
+    super::windivert::build(&lane::program("lab_service")?)?;
     plain::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }

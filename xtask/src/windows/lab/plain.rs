@@ -1,7 +1,7 @@
 //! A plain program of Winsock, on the kernel's sockets and on the lane in turn. The service's
 //! counters prove which.
 
-use super::lane;
+use super::lane::{self, Driver};
 use crate::windows::lab_programs;
 use crate::windows::wine_host::WineHost;
 use crate::windows::{TARGET, cross};
@@ -50,11 +50,10 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new() -> Result<Self> {
+    fn new(driver: Driver) -> Result<Self> {
         let pair = LabPair::new()?;
         let wine = WineHost::new(&pair.a)?;
-        let mut service = wine.spawn(&lane::program("lab_service")?, &["eth0"])?;
-        service.wait_for("ready", TIMEOUT)?;
+        let service = driver.service(&wine)?;
         Ok(Self { service, wine, pair })
     }
 
@@ -89,7 +88,16 @@ impl Hosts {
 
 /// As a client: messages, a stream, a refused connection, and calls that do not block.
 pub(super) fn client() -> Result<()> {
-    let hosts = Hosts::new()?;
+    client_by(Driver::LabCard)
+}
+
+/// As [`client`], with the stand-in for WinDivert.
+pub(super) fn client_by_windivert() -> Result<()> {
+    client_by(Driver::WinDivert)
+}
+
+fn client_by(driver: Driver) -> Result<()> {
+    let hosts = Hosts::new(driver)?;
     let address = hosts.pair.b_v4();
     let server = hosts.pair.b.spawn(&["python3", "-c", ECHO, &address, &PORT.to_string()])?;
     tools::until("the peer listens", TIMEOUT, || server.stdout().contains("ready"))?;
@@ -113,7 +121,16 @@ pub(super) fn client() -> Result<()> {
 
 /// As a server, for a client on the kernel of another host.
 pub(super) fn server() -> Result<()> {
-    let mut hosts = Hosts::new()?;
+    server_by(Driver::LabCard)
+}
+
+/// As [`server`], with the stand-in for WinDivert.
+pub(super) fn server_by_windivert() -> Result<()> {
+    server_by(Driver::WinDivert)
+}
+
+fn server_by(driver: Driver) -> Result<()> {
+    let mut hosts = Hosts::new(driver)?;
     let address = hosts.pair.a_v4();
     for on_lane in [false, true] {
         let mut program = hosts.plain(on_lane, &["server", &address, &PORT.to_string()])?;
@@ -130,10 +147,11 @@ pub(super) fn server() -> Result<()> {
 }
 
 /// Echoes datagrams and streams at an address and port.
-const ECHO: &str = r#"
+pub(super) const ECHO: &str = r#"
 import socket, sys, threading
 here = (sys.argv[1], int(sys.argv[2]))
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+family = socket.AF_INET6 if ":" in here[0] else socket.AF_INET
+udp = socket.socket(family, socket.SOCK_DGRAM)
 udp.bind(here)
 def datagrams():
     while True:
@@ -145,7 +163,7 @@ def stream(peer):
         peer.sendall(data)
     peer.close()
 threading.Thread(target=datagrams, daemon=True).start()
-tcp = socket.create_server(here, backlog=100)
+tcp = socket.create_server(here, family=family, backlog=100)
 print("ready", flush=True)
 while True:
     threading.Thread(target=stream, args=(tcp.accept()[0],), daemon=True).start()

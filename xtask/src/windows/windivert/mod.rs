@@ -1,0 +1,47 @@
+//! The stand-in for WinDivert in the lab, and the service beside it. What it is and does says
+//! `windivert.h`.
+
+use super::lab_card::{WINEBUILD, WINEGCC, compiler};
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The name by which Windows programs load it.
+const DLL: &str = "WinDivert.dll";
+
+/// The folder of programs that use it: they load it from beside them.
+fn folder() -> Result<PathBuf> {
+    Ok(workspace::target()?.join("lab-windivert"))
+}
+
+/// The folder of programs that look for it in vain.
+fn folder_without() -> Result<PathBuf> {
+    Ok(workspace::target()?.join("lab-without-windivert"))
+}
+
+/// The service, beside the stand-in.
+pub(super) fn service() -> Result<PathBuf> {
+    Ok(folder()?.join("lab_service.exe"))
+}
+
+/// The service without a stand-in.
+pub(super) fn service_without() -> Result<PathBuf> {
+    Ok(folder_without()?.join("lab_service.exe"))
+}
+
+/// Builds the stand-in, and puts the service beside it. (Wine loads a library of Linux like any
+/// DLL, if it is named by its whole path.)
+pub(super) fn build(lab_service: &Path) -> Result<()> {
+    for (folder, service) in [(folder()?, service()?), (folder_without()?, service_without()?)] {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::copy(lab_service, service).with_context(|| format!("cannot copy {}", lab_service.display()))?;
+    }
+    let sources = workspace::root().join("xtask/src/windows/windivert");
+    let built = folder()?.join(format!("{DLL}.so"));
+    let mut library = compiler(WINEGCC, &built);
+    library.env("WINEBUILD", WINEBUILD).arg("-shared").arg(sources.join("WinDivert.spec"));
+    library.args(["exports.c", "handle.c", "filter.c", "packet.c", "host.c"].map(|name| sources.join(name)));
+    workspace::run(library.arg(workspace::root().join("xtask/src/windows/lab_card/helper.c")))?;
+    fs::rename(&built, folder()?.join(DLL)).context("the stand-in has not been built")
+}
