@@ -8,12 +8,14 @@
 //! | `wine_host` | Wine on a host of the lab |
 //! | `lab_card` | the network card of Windows programs in the lab |
 //! | `windivert` | the stand-in for the driver WinDivert in the lab |
+//! | `real_windivert` | the library of that driver |
 //! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
 
 mod lab;
 mod lab_card;
 mod lab_programs;
+mod real_windivert;
 mod windivert;
 mod wine;
 mod wine_host;

@@ -147,6 +147,9 @@ pub(crate) mod tests {
     use super::super::record::RecordFlag;
     use super::super::record::tests::arrived;
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use tickwire_stack::addr::Mac;
 
     /// Fills a batch as the driver does.
     pub(crate) fn fill(batch: &mut ReceivedBatch, packets: &[(AddressRecord, Vec<u8>)]) {
@@ -216,6 +219,46 @@ pub(crate) mod tests {
         assert!(bytes >= 65_575);
         batch.filled(0, 5);
         assert_eq!(all(&mut batch), (Vec::new(), 5));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_driver_writes_is_packets_or_counted(
+            written in vec((any::<bool>(), 0..60_usize), 0..10),
+            changed in vec((0..600_usize, any::<u8>()), 0..4),
+            versions in vec(any::<bool>(), 0..20),
+            length in 0..1000_usize,
+        ) {
+            // Packets that are right, until some bytes are changed.
+            let packet = |&(is_v6, payload): &(bool, usize)| {
+                if is_v6 { v6(6, [0xfd; 16], payload) } else { v4(6, [10, 0, 0, 1], payload) }
+            };
+            let mut bytes: Vec<u8> = written.iter().flat_map(packet).collect();
+            for (place, value) in changed {
+                if let Some(byte) = bytes.get_mut(place) {
+                    *byte = value;
+                }
+            }
+            let versions: Vec<bool> = written.iter().map(|(is_v6, _)| *is_v6).chain(versions).collect();
+            let mut batch = ReceivedBatch::default();
+            let (room, records) = batch.room();
+            room[..bytes.len()].copy_from_slice(&bytes);
+            for (record, is_v6) in records.iter_mut().zip(&versions) {
+                *record = arrived(3, 1, if *is_v6 { &[RecordFlag::Ipv6] } else { &[] });
+            }
+            batch.filled(length, versions.len());
+            let mut end = 0;
+            let (packets, lost) = all(&mut batch);
+            for packet in &packets {
+                prop_assert_eq!(ip_packet::extent(batch.bytes(packet)), Some((packet.family, packet.place.len())));
+                prop_assert!(packet.place.start >= end && packet.place.end <= HEADROOM + length);
+                end = packet.place.end;
+                let header = ip_packet::ethernet_header(batch.bytes(packet), packet.family, Mac([2; 6]));
+                let _ = ip_packet::merged_segment(batch.bytes(packet), packet.family, 20);
+                prop_assert!(ip_packet::packet_of(batch.frame(packet, header)).is_some());
+            }
+            prop_assert_eq!(packets.len() as u64 + lost, versions.len() as u64);
+        }
     }
 
     #[test]

@@ -67,6 +67,16 @@ impl AddressRecord {
         record
     }
 
+    /// The record of a packet that has arrived, of which nothing else is known.
+    #[must_use]
+    pub const fn of_arrival(interface: u32, family: Family) -> Self {
+        let mut record = Self { interface, ..Self::EMPTY };
+        if matches!(family, Family::V6) {
+            record.set(RecordFlag::Ipv6);
+        }
+        record
+    }
+
     /// When the driver has seen the packet, in counts of the performance counter.
     #[must_use]
     pub const fn timestamp(&self) -> i64 {

@@ -31,10 +31,11 @@ const CONNECTIONS: usize = 100;
 /// Bytes of the stream, several times what the rings hold.
 const STREAM: usize = 16 << 20;
 
-/// Builds the service and the program.
+/// Builds the service and the programs.
 pub(super) fn build() -> Result<()> {
     let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--package", "tickwire-service-windows", "--examples"]);
+    cargo.args(["build", "--locked", "--package", "tickwire-service-windows"]);
+    cargo.args(["--package", "tickwire-card-windows", "--examples"]);
     workspace::run(cross(&mut cargo))
 }
 
@@ -51,6 +52,15 @@ pub(super) enum Driver {
 }
 
 impl Driver {
+    /// Whether a plain program runs on the lane, in turn. On the kernel's sockets it does the same
+    /// whatever the driver is.
+    pub(super) fn turns(self) -> &'static [bool] {
+        match self {
+            Self::LabCard => &[false, true],
+            Self::WinDivert => &[true],
+        }
+    }
+
     /// Starts the service on a host.
     pub(super) fn service(self, wine: &WineHost) -> Result<Process> {
         let (program, name) = match self {

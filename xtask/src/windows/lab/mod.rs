@@ -6,7 +6,7 @@ mod lane;
 mod plain;
 mod windivert;
 
-use super::{lab_card, wine};
+use super::{lab_card, real_windivert, wine};
 use crate::{deps, prepare, workspace};
 use anyhow::{Result, ensure};
 use std::time::Instant;
@@ -21,11 +21,12 @@ pub(crate) struct Options {
 /// A case: its name, and what it does.
 type Case = (&'static str, fn() -> Result<()>);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("a_lab_card_has_the_packets_of_claimed_ports", card::claims),
     ("a_program_and_the_service_share_a_lane", lane::echo),
     ("a_program_and_the_service_share_a_lane_by_windivert", lane::echo_by_windivert),
     ("windivert_takes_claimed_ports_and_gives_back_the_rest", windivert::claims),
+    ("windiverts_own_library_compiles_the_filters", windivert::filters),
     ("a_service_without_a_driver_says_what_is_missing", windivert::missing),
     ("the_peers_of_killed_programs_are_told", lane::killed),
     ("a_plain_client_runs_on_the_lane", plain::client),
@@ -73,6 +74,7 @@ fn prepare() -> Result<()> {
     wine::make()?;
     lab_card::build()?;
     lane::build()?;
+    real_windivert::get()?;
     super::windivert::build(&lane::program("lab_service")?)?;
     plain::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))

@@ -37,7 +37,7 @@ fn built(name: &str) -> Result<PathBuf> {
 }
 
 /// A path as Windows programs have it under Wine.
-fn windows_path(path: &Path) -> String {
+pub(super) fn windows_path(path: &Path) -> String {
     format!("Z:{}", path.display().to_string().replace('/', "\\"))
 }
 
@@ -101,7 +101,7 @@ fn client_by(driver: Driver) -> Result<()> {
     let address = hosts.pair.b_v4();
     let server = hosts.pair.b.spawn(&["python3", "-c", ECHO, &address, &PORT.to_string()])?;
     tools::until("the peer listens", TIMEOUT, || server.stdout().contains("ready"))?;
-    for on_lane in [false, true] {
+    for &on_lane in driver.turns() {
         for arguments in
             [&["client", &address, &PORT.to_string(), &COUNT.to_string()][..], &["select", &address, &PORT.to_string()]]
         {
@@ -132,7 +132,7 @@ pub(super) fn server_by_windivert() -> Result<()> {
 fn server_by(driver: Driver) -> Result<()> {
     let mut hosts = Hosts::new(driver)?;
     let address = hosts.pair.a_v4();
-    for on_lane in [false, true] {
+    for &on_lane in driver.turns() {
         let mut program = hosts.plain(on_lane, &["server", &address, &PORT.to_string()])?;
         program.wait_for("ready", TIMEOUT)?;
         let open = hosts.pair.b.within(|| lane::exercise(&address))??;

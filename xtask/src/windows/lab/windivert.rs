@@ -1,11 +1,13 @@
 //! WinDivert, by its stand-in: which packets it takes, gives back, and leaves alone.
 
 use super::lane::{self, Driver};
-use crate::windows::windivert;
+use super::plain::windows_path;
 use crate::windows::wine_host::WineHost;
+use crate::windows::{real_windivert, windivert};
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::path::Path;
 use std::time::Duration;
 use tickwire_lab::{LabPair, tools};
 
@@ -62,6 +64,27 @@ pub(super) fn claims() -> Result<()> {
         tools::until("the port is the kernel's again", TIMEOUT, || matches!(is_refused(&first, PORT), Ok(true)))?;
         datagrams(&second).context("the kernel's own, after the service's end")
     })?
+}
+
+/// The driver's own library, and the stand-in, take by our filters what they are to take.
+pub(super) fn filters() -> Result<()> {
+    let pair = LabPair::new()?;
+    let wine = WineHost::new(&pair.a)?;
+    let compare = |library: &Path| -> Result<()> {
+        let library = windows_path(library);
+        let mut program = wine.spawn(&lane::program("windivert_filters")?, &[&library])?;
+        let told = program.success(3 * TIMEOUT).with_context(|| format!("filters in {library}"))?;
+        ensure!(told.contains("done: "), "it says: {told}");
+        Ok(())
+    };
+    compare(&windivert::library()?)?;
+    match real_windivert::library()? {
+        Some(library) => compare(&library),
+        None => {
+            println!("skipped: WinDivert's own library, because the package pydivert cannot be got (python3-pip)");
+            Ok(())
+        }
+    }
 }
 
 /// Without the driver the service says what is missing and ends.

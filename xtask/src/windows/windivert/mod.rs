@@ -20,6 +20,11 @@ fn folder_without() -> Result<PathBuf> {
     Ok(workspace::target()?.join("lab-without-windivert"))
 }
 
+/// The stand-in.
+pub(super) fn library() -> Result<PathBuf> {
+    Ok(folder()?.join(DLL))
+}
+
 /// The service, beside the stand-in.
 pub(super) fn service() -> Result<PathBuf> {
     Ok(folder()?.join("lab_service.exe"))
@@ -39,9 +44,9 @@ pub(super) fn build(lab_service: &Path) -> Result<()> {
     }
     let sources = workspace::root().join("xtask/src/windows/windivert");
     let built = folder()?.join(format!("{DLL}.so"));
-    let mut library = compiler(WINEGCC, &built);
-    library.env("WINEBUILD", WINEBUILD).arg("-shared").arg(sources.join("WinDivert.spec"));
-    library.args(["exports.c", "handle.c", "filter.c", "packet.c", "host.c"].map(|name| sources.join(name)));
-    workspace::run(library.arg(workspace::root().join("xtask/src/windows/lab_card/helper.c")))?;
-    fs::rename(&built, folder()?.join(DLL)).context("the stand-in has not been built")
+    let mut compile = compiler(WINEGCC, &built);
+    compile.env("WINEBUILD", WINEBUILD).arg("-shared").arg(sources.join("WinDivert.spec"));
+    compile.args(["exports.c", "handle.c", "filter.c", "packet.c", "host.c"].map(|name| sources.join(name)));
+    workspace::run(compile.arg(workspace::root().join("xtask/src/windows/lab_card/helper.c")))?;
+    fs::rename(&built, library()?).context("the stand-in has not been built")
 }
