@@ -9,7 +9,6 @@
 //! | `schedule` | transmission slots: no two messages meet in the switch (no I/O, no clock) |
 //! | `outcome` | results: figures of streams and runs, as in JSON |
 //! | `report` | presentation of results: JSON, a terminal table, one page of HTML |
-//! | `node` | the programs that send and receive, and their protocol with the controller |
 //! | `controller` | starts a node on each host, and collects the results |
 //! | `time` | accuracy of the clock, against a reference |
 //! | `live` | the progress of a run, published for `tickwire watch` |
@@ -17,15 +16,17 @@
 //! | `units` | conversion of times |
 //! | `sanitize_terminal` | sanitizes untrusted text for display |
 //!
-//! Allowed dependencies: `tickclock`, the lab, the simulation, reports and the operating system's
-//! sockets, but nothing of lanes: the same program measures the kernel and Tickwire. `time` also
+//! The programs that send and receive, and their protocol with the controller, are the crate
+//! `tickwire-node`, here `node`.
+//!
+//! Allowed dependencies: nodes, `tickclock`, the lab, the simulation, reports and the operating
+//! system, but nothing of lanes: the same program measures the kernel and Tickwire. `time` also
 //! uses the reference clock's server and network cards' clocks. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod controller;
 mod error;
 pub mod live;
-pub mod node;
 pub mod outcome;
 pub mod pattern;
 pub mod report;
@@ -35,3 +36,4 @@ pub mod time;
 mod units;
 
 pub use error::TestbedError;
+pub use tickwire_node as node;

@@ -1,11 +1,8 @@
 //! Conversion of times to numbers.
 
-use std::time::Duration;
+pub(crate) use tickwire_node::units::nanos;
 
-/// In nanoseconds; saturates at 64 bits (584 years).
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
+use std::time::Duration;
 
 /// In milliseconds, for display.
 pub(crate) fn millis(time: Duration) -> f64 {

@@ -66,35 +66,31 @@ impl fmt::Display for StreamFault {
 
 impl std::error::Error for StreamFault {}
 
-impl Stream {
-    /// Validates the stream.
-    ///
-    /// # Errors
-    /// One of its values is out of its range.
-    pub fn check(&self) -> Result<(), StreamFault> {
-        let size_limit = if self.transport.is_tcp() { GREATEST_SIZE } else { GREATEST_DATAGRAM };
-        let long = |time: Duration| format!("{} ms", millis(time));
-        if self.producer == 0 {
-            return Err(StreamFault::new(Field::Producer, 0, "1 to 65535"));
+/// Checks one stream.
+///
+/// # Errors
+/// One of its values is out of its range.
+fn one(stream: &Stream) -> Result<(), StreamFault> {
+    let size_limit = if stream.transport.is_tcp() { GREATEST_SIZE } else { GREATEST_DATAGRAM };
+    let long = |time: Duration| format!("{} ms", millis(time));
+    if stream.producer == 0 {
+        return Err(StreamFault::new(Field::Producer, 0, "1 to 65535"));
+    }
+    if !(LEAST_SIZE..=size_limit).contains(&stream.size) {
+        let expected = format!("{LEAST_SIZE} to {size_limit} bytes for {}", stream.transport);
+        return Err(StreamFault::new(Field::Size, format!("{} bytes", stream.size), expected));
+    }
+    if !(LEAST_PERIOD..=GREATEST_TIME).contains(&stream.period) {
+        return Err(StreamFault::new(Field::Period, long(stream.period), times(Field::Period)));
+    }
+    if stream.deadline.is_zero() || stream.deadline > GREATEST_TIME {
+        return Err(StreamFault::new(Field::Deadline, long(stream.deadline), times(Field::Deadline)));
+    }
+    match stream.phase {
+        Some(phase) if phase >= stream.period => {
+            Err(StreamFault::new(Field::Phase, long(phase), format!("less than the period of {}", long(stream.period))))
         }
-        if !(LEAST_SIZE..=size_limit).contains(&self.size) {
-            let expected = format!("{LEAST_SIZE} to {size_limit} bytes for {}", self.transport);
-            return Err(StreamFault::new(Field::Size, format!("{} bytes", self.size), expected));
-        }
-        if !(LEAST_PERIOD..=GREATEST_TIME).contains(&self.period) {
-            return Err(StreamFault::new(Field::Period, long(self.period), times(Field::Period)));
-        }
-        if self.deadline.is_zero() || self.deadline > GREATEST_TIME {
-            return Err(StreamFault::new(Field::Deadline, long(self.deadline), times(Field::Deadline)));
-        }
-        match self.phase {
-            Some(phase) if phase >= self.period => Err(StreamFault::new(
-                Field::Phase,
-                long(phase),
-                format!("less than the period of {}", long(self.period)),
-            )),
-            _ => Ok(()),
-        }
+        _ => Ok(()),
     }
 }
 
@@ -113,7 +109,7 @@ pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, StreamFault)
         } else if !ids.insert(stream.id) {
             Err(StreamFault::new(Field::Id, format!("a second stream {}", stream.id), "each number once"))
         } else {
-            stream.check()
+            one(stream)
         };
         fault.map_err(|fault| (Some(number), fault))?;
     }
@@ -121,7 +117,7 @@ pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, StreamFault)
 }
 
 /// Converts a time of a file. Rejects negative values, NaN and values beyond all limits; the rest
-/// is checked by [`Stream::check`].
+/// is checked by [`all`].
 pub(super) fn time(field: Field, ms: f64) -> Result<Duration, StreamFault> {
     // A thousand hours: below this, nanoseconds are exact in both f64 and u64.
     if (0.0..=3.6e9).contains(&ms) {
@@ -156,7 +152,7 @@ mod tests {
         let said = |change: &dyn Fn(&mut Stream)| {
             let mut stream = stream();
             change(&mut stream);
-            stream.check().map_err(|fault| fault.to_string())
+            one(&stream).map_err(|fault| fault.to_string())
         };
         type Change = fn(&mut Stream);
         let good: [Change; 9] = [

@@ -1,8 +1,11 @@
-//! The programs that send and receive, one on each host, over plain sockets, and their protocol
-//! with the controller.
+//! A node of the testbed: the program that sends or receives on one host, over plain sockets, and
+//! its protocol with the controller (`tickwire-testbed`).
+//!
+//! A node knows nothing of lanes: the same program measures the kernel and Tickwire.
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `stream` | a stream of messages, and its limits |
 //! | `protocol` | the messages between controller and node |
 //! | `lines` | their encoding: JSON lines of bounded length |
 //! | `check` | validation of orders |
@@ -16,7 +19,12 @@
 //! | `consumer` | receives all streams |
 //! | `stream_receiver` | the receiver of one stream |
 //! | `tally` | counts of a stream's messages: received, lost, late |
+//! | `times` | histograms of times |
 //! | `usage` | the node's processor time |
+//! | `units` | conversion of times |
+//!
+//! Allowed dependencies: `tickclock` and the operating system's sockets. No unsafe code.
+#![forbid(unsafe_code)]
 
 mod check;
 mod consumer;
@@ -27,11 +35,14 @@ mod producer;
 pub mod protocol;
 mod serve;
 mod sockets;
+pub mod stream;
 mod stream_receiver;
 mod talk;
 mod tally;
 mod time;
-mod usage;
+pub mod times;
+pub mod units;
+pub mod usage;
 
 pub use error::NodeError;
 pub use serve::serve;

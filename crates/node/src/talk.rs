@@ -1,9 +1,9 @@
 //! I/O with the controller during a measurement: input and output each have a thread of their own,
 //! so that a slow line never delays a message.
 
-use super::error::NodeError;
-use super::lines::{self, LineError};
-use super::protocol::{LONGEST_ORDER, NodeReport, Order};
+use crate::error::NodeError;
+use crate::lines::{self, LineError};
+use crate::protocol::{LONGEST_ORDER, NodeReport, Order};
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -13,7 +13,7 @@ const WAITING: usize = 16;
 
 /// Input from the controller.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// An order.
     Order(Order),
     /// Nothing so far.
@@ -24,7 +24,7 @@ pub(super) enum Heard {
 
 /// The controller, from the node's side.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     orders: Receiver<Result<Order, LineError>>,
     reports: SyncSender<NodeReport>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Talk {
 impl Talk {
     /// Starts to read the input, and to write to the output in this scope, until the `Talk` is
     /// dropped.
-    pub(super) fn begin<'scope>(
+    pub(crate) fn begin<'scope>(
         scope: &'scope std::thread::Scope<'scope, '_>,
         mut input: impl BufRead + Send + 'static,
         mut output: impl Write + Send + 'scope,
@@ -67,12 +67,12 @@ impl Talk {
     }
 
     /// Sends a report.
-    pub(super) fn say(&self, report: NodeReport) -> Result<(), NodeError> {
+    pub(crate) fn say(&self, report: NodeReport) -> Result<(), NodeError> {
         self.reports.send(report).map_err(|_| NodeError::Unheard)
     }
 
     /// Sends a report unless that would block; returns whether it did.
-    pub(super) fn mention(&self, report: NodeReport) -> Result<bool, NodeError> {
+    pub(crate) fn mention(&self, report: NodeReport) -> Result<bool, NodeError> {
         match self.reports.try_send(report) {
             Ok(()) => Ok(true),
             Err(TrySendError::Full(_)) => Ok(false),
@@ -81,7 +81,7 @@ impl Talk {
     }
 
     /// The next order, if it arrives within this time.
-    pub(super) fn hear(&self, within: Duration) -> Result<Heard, NodeError> {
+    pub(crate) fn hear(&self, within: Duration) -> Result<Heard, NodeError> {
         match self.orders.recv_timeout(within) {
             Ok(order) => Ok(Heard::Order(order?)),
             Err(RecvTimeoutError::Timeout) => Ok(Heard::Nothing),
@@ -90,13 +90,13 @@ impl Talk {
     }
 
     /// The next order; none if the controller goes.
-    pub(super) fn wait(&self) -> Result<Option<Order>, NodeError> {
+    pub(crate) fn wait(&self) -> Result<Option<Order>, NodeError> {
         self.orders.recv().ok().transpose().map_err(NodeError::from)
     }
 }
 
 /// The error for an unexpected order.
-pub(super) const fn unexpected(order: &Order, expected: &'static str) -> NodeError {
+pub(crate) const fn unexpected(order: &Order, expected: &'static str) -> NodeError {
     let said = match order {
         Order::Prepare(_) => "`prepare`",
         Order::Start(_) => "`start`",

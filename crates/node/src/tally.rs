@@ -1,11 +1,11 @@
 //! Counts of a stream's messages: received, lost, late. No I/O and no clock.
 
-use super::protocol::{Progress, StreamResult};
-use crate::outcome::Times;
+use crate::protocol::{Progress, StreamResult};
+use crate::times::Times;
 
 /// One stream's messages.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// The first number that counts: lower ones are the warm-up's.
     first: u64,
     deadline_ns: u64,
@@ -27,7 +27,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// A tally of messages with numbers below `last`, of which those from `first` on count.
-    pub(super) fn new(first: u64, last: u64, deadline_ns: u64) -> Self {
+    pub(crate) fn new(first: u64, last: u64, deadline_ns: u64) -> Self {
         Self {
             first,
             deadline_ns,
@@ -44,7 +44,7 @@ impl Tally {
 
     /// Counts an intact message. `latency_ns` is none if the clock failed; `waited_ns` is the time
     /// in this host, if its last packet had a timestamp. Returns whether it was new.
-    pub(super) fn message(&mut self, sequence: u64, latency_ns: Option<i64>, waited_ns: Option<u64>) -> bool {
+    pub(crate) fn message(&mut self, sequence: u64, latency_ns: Option<i64>, waited_ns: Option<u64>) -> bool {
         if sequence >= self.last {
             self.corrupt();
             return false;
@@ -90,32 +90,32 @@ impl Tally {
 
     /// Counts data that is no message of the stream. This includes the warm-up, because its number
     /// cannot be known.
-    pub(super) fn corrupt(&mut self) {
+    pub(crate) fn corrupt(&mut self) {
         self.counted.corrupt += 1;
     }
 
     /// Records a fault of the stream; the first one is kept.
-    pub(super) fn fault(&mut self, why: impl FnOnce() -> String) {
+    pub(crate) fn fault(&mut self, why: impl FnOnce() -> String) {
         self.counted.fault.get_or_insert_with(why);
     }
 
     /// How many different messages have arrived, including the warm-up's.
-    pub(super) const fn came(&self) -> u64 {
+    pub(crate) const fn came(&self) -> u64 {
         self.progress.messages
     }
 
     /// The progress so far.
-    pub(super) const fn progress(&self) -> Progress {
+    pub(crate) const fn progress(&self) -> Progress {
         self.progress
     }
 
     /// The progress was reported: restarts its worst latency.
-    pub(super) const fn progress_told(&mut self) {
+    pub(crate) const fn progress_told(&mut self) {
         self.progress.worst_ns = 0;
     }
 
     /// The results.
-    pub(super) fn received(&self) -> StreamResult {
+    pub(crate) fn received(&self) -> StreamResult {
         StreamResult { latency: self.latency.pairs(), waited: self.waited.pairs(), ..self.counted.clone() }
     }
 }

@@ -1,14 +1,14 @@
 //! Sends streams when they are due: a thread for each, with blocking calls, as programs do.
 
-use super::PROGRESS;
-use super::check;
-use super::error::NodeError;
-use super::message;
-use super::protocol::{NodeReport, Order, Prepare, Progress, Sent, Start, StreamDestination};
-use super::sockets::{self, CONNECTING, Socket};
-use super::talk::{Heard, Talk, unexpected};
-use super::time::{TimeError, Timepiece};
-use crate::outcome::Times;
+use crate::PROGRESS;
+use crate::check;
+use crate::error::NodeError;
+use crate::message;
+use crate::protocol::{NodeReport, Order, Prepare, Progress, Sent, Start, StreamDestination};
+use crate::sockets::{self, CONNECTING, Socket};
+use crate::talk::{Heard, Talk, unexpected};
+use crate::time::{TimeError, Timepiece};
+use crate::times::Times;
 use crate::units::nanos;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -27,7 +27,7 @@ const STACK: usize = 256 << 10;
 
 /// A producer with its sockets open.
 #[derive(Debug)]
-pub(super) struct Producer {
+pub(crate) struct Producer {
     prepare: Prepare,
     time: Timepiece,
     sockets: Vec<Socket>,
@@ -35,7 +35,7 @@ pub(super) struct Producer {
 
 impl Producer {
     /// Opens the sockets, and connects.
-    pub(super) fn open(prepare: Prepare) -> Result<Self, NodeError> {
+    pub(crate) fn open(prepare: Prepare) -> Result<Self, NodeError> {
         let time = prepare.time.open()?;
         let until = Instant::now() + CONNECTING;
         let sockets = prepare.streams.iter().map(|channel| sockets::sending(channel, prepare.address, until));
@@ -43,12 +43,12 @@ impl Producer {
     }
 
     /// The shared clock.
-    pub(super) fn time(&self) -> &Timepiece {
+    pub(crate) fn time(&self) -> &Timepiece {
         &self.time
     }
 
     /// Sends all messages, and reports. Ends at the controller's order.
-    pub(super) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
+    pub(crate) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
         let Self { prepare, time, sockets } = self;
         check::start(start, &prepare.streams, time.now_ns()?)?;
         let counts: Vec<AtomicU64> = sockets.iter().map(|_| AtomicU64::new(0)).collect();

@@ -9,9 +9,9 @@
 //! Messages of a stream have one size, so over TCP they follow each other without delimiters. A
 //! lost piece of a stream shows at once: the content after it is of another offset.
 //!
-//! [`Start::at_ns`]: super::protocol::Start
+//! [`Start::at_ns`]: crate::protocol::Start
 
-use crate::pattern::LEAST_SIZE;
+use crate::stream::LEAST_SIZE;
 
 /// The bytes before the content.
 const HEADER: usize = LEAST_SIZE as usize;
@@ -60,7 +60,7 @@ fn pieces(stream: u32, sequence: u32, place: usize, bytes: usize, mut call: impl
 }
 
 /// Writes all of a message except its send time. It has at least [`LEAST_SIZE`] bytes.
-pub(super) fn write(message: &mut [u8], stream: u32, sequence: u32) {
+pub(crate) fn write(message: &mut [u8], stream: u32, sequence: u32) {
     let (header, content) = message.split_at_mut(HEADER);
     header[SEQUENCE].copy_from_slice(&sequence.to_be_bytes());
     pieces(stream, sequence, HEADER, content.len(), |at, piece| {
@@ -70,13 +70,13 @@ pub(super) fn write(message: &mut [u8], stream: u32, sequence: u32) {
 }
 
 /// Writes the send time: nanoseconds after the start.
-pub(super) fn stamp(message: &mut [u8], since_start_ns: i64) {
+pub(crate) fn stamp(message: &mut [u8], since_start_ns: i64) {
     message[STAMP].copy_from_slice(&since_start_ns.to_be_bytes()[2..]);
 }
 
 /// A message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// Its number.
     pub sequence: u32,
     /// Its send time.
@@ -92,14 +92,14 @@ impl Header {
 
     /// The latency until `since_start_ns` after the start; its magnitude is below half the modulus.
     /// Negative if the message arrived before it was sent.
-    pub(super) fn latency_ns(self, since_start_ns: i64) -> i64 {
+    pub(crate) fn latency_ns(self, since_start_ns: i64) -> i64 {
         let ns = since_start_ns.wrapping_sub(self.stamp).rem_euclid(STAMP_MODULUS);
         if ns < STAMP_MODULUS / 2 { ns } else { ns - STAMP_MODULUS }
     }
 }
 
 /// A datagram's header, if it is a message of this stream with this size.
-pub(super) fn read(datagram: &[u8], stream: u32, size: usize) -> Option<Header> {
+pub(crate) fn read(datagram: &[u8], stream: u32, size: usize) -> Option<Header> {
     if datagram.len() != size {
         return None;
     }
@@ -115,7 +115,7 @@ fn is_content(stream: u32, sequence: u32, place: usize, bytes: &[u8]) -> bool {
 
 /// Parses the messages of a TCP connection, in pieces of any size.
 #[derive(Debug)]
-pub(super) struct Follower {
+pub(crate) struct Follower {
     stream: u32,
     size: usize,
     /// The expected number of the current message.
@@ -129,18 +129,18 @@ pub(super) struct Follower {
 
 impl Follower {
     /// The state at the beginning of a connection. `size` is at least [`LEAST_SIZE`].
-    pub(super) const fn new(stream: u32, size: usize) -> Self {
+    pub(crate) const fn new(stream: u32, size: usize) -> Self {
         Self { stream, size, next: 0, header: [0; HEADER], place: 0, good: true }
     }
 
     /// Whether a message has begun and not ended.
-    pub(super) const fn is_within(&self) -> bool {
+    pub(crate) const fn is_within(&self) -> bool {
         self.place > 0
     }
 
     /// Parses received bytes, and calls `call` for each complete message: with its header, or none
     /// if the message is corrupt.
-    pub(super) fn take(&mut self, mut bytes: &[u8], mut call: impl FnMut(Option<Header>)) {
+    pub(crate) fn take(&mut self, mut bytes: &[u8], mut call: impl FnMut(Option<Header>)) {
         while !bytes.is_empty() {
             let end = if self.place < HEADER { HEADER } else { self.size };
             let (piece, rest) = bytes.split_at(bytes.len().min(end - self.place));

@@ -1,11 +1,11 @@
 //! The receiver of one stream at the consumer.
 
-use super::error::NodeError;
-use super::message::{self, Follower, Header};
-use super::protocol::StreamDestination;
-use super::sockets::{self, Socket};
-use super::tally::Tally;
-use super::time::{TimeError, Timepiece};
+use crate::error::NodeError;
+use crate::message::{self, Follower, Header};
+use crate::protocol::StreamDestination;
+use crate::sockets::{self, Socket};
+use crate::tally::Tally;
+use crate::time::{TimeError, Timepiece};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::time::TimeSpec;
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One stream's socket.
 #[derive(Debug)]
-pub(super) struct StreamReceiver {
+pub(crate) struct StreamReceiver {
     stream: u32,
     size: usize,
     /// Its epoll data.
@@ -56,7 +56,7 @@ enum Came {
 
 /// The clock that times arrivals.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(crate) struct Arrival {
     /// The shared clock.
     pub time: Timepiece,
     /// When the run begins.
@@ -107,7 +107,7 @@ fn enter(tally: &mut Tally, header: Option<Header>, taken: &Taken) -> bool {
 
 impl StreamReceiver {
     /// Opens a stream's socket and adds it to epoll with `token`. `address` is the consumer's.
-    pub(super) fn open(
+    pub(crate) fn open(
         channel: &StreamDestination,
         address: IpAddr,
         epoll: &Epoll,
@@ -130,7 +130,7 @@ impl StreamReceiver {
 
     /// Receives with one call, so that all streams get their turn. Epoll is level-triggered: it
     /// reports the socket again if there is more.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         epoll: &Epoll,
         buffer: &mut [u8],
@@ -221,7 +221,7 @@ impl StreamReceiver {
     }
 
     /// Whether the producer has not connected yet.
-    pub(super) const fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(_))
     }
 }

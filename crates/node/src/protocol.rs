@@ -1,5 +1,5 @@
 //! The protocol between controller and node: one JSON line for each message
-//! ([`lines`](super::lines)), over the node's standard input and output.
+//! ([`lines`](crate::lines)), over the node's standard input and output.
 //!
 //! | controller | node | meaning |
 //! |---|---|---|
@@ -16,9 +16,9 @@
 //! of its standard input. Both sides treat their input as hostile: lines have a greatest length
 //! ([`LONGEST_LINE`], [`LONGEST_ORDER`]), and numbers are checked.
 
-use super::time::NodeClock;
-use crate::outcome::Usage;
-use crate::pattern::Stream;
+use crate::stream::Stream;
+use crate::time::NodeClock;
+use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,7 +1,7 @@
 //! Fatal errors of a node.
 
-use super::lines::LineError;
-use super::time::TimeError;
+use crate::lines::LineError;
+use crate::time::TimeError;
 use std::io;
 use std::net::SocketAddr;
 use thiserror::Error;

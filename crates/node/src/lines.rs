@@ -48,7 +48,7 @@ pub fn write<T: Serialize>(output: &mut impl Write, what: &T) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::protocol::{NodeReport, Order};
+    use crate::protocol::{NodeReport, Order};
 
     #[test]
     fn what_is_written_is_read() {

@@ -1,9 +1,9 @@
 //! Validation of orders. The controller is trusted with the host's network, but not with the node's
 //! memory.
 
-use super::error::NodeError;
-use super::protocol::{MOST_MESSAGES, NodeRole, Prepare, Start, StreamDestination};
-use crate::pattern::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Transport};
+use crate::error::NodeError;
+use crate::protocol::{MOST_MESSAGES, NodeRole, Prepare, Start, StreamDestination};
+use crate::stream::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Transport};
 use std::collections::HashSet;
 
 /// Greatest total size of a producer's buffers, one message of each stream.
@@ -12,7 +12,7 @@ const GREATEST_BUFFERS: u64 = 1 << 30;
 const FARTHEST_START_NS: i64 = 3_600_000_000_000;
 
 /// Checks that the streams can be opened.
-pub(super) fn prepare(order: &Prepare) -> Result<(), NodeError> {
+pub(crate) fn prepare(order: &Prepare) -> Result<(), NodeError> {
     let count = order.streams.len();
     if count == 0 || count > MOST_STREAMS {
         return impossible(format!("{count} streams were asked for: 1 to {MOST_STREAMS} are possible"));
@@ -55,7 +55,7 @@ fn wrong(channel: &StreamDestination, order: &Prepare) -> Option<String> {
 }
 
 /// Checks the start and the length of a run. `now_ns` is by the shared clock.
-pub(super) fn start(order: &Start, streams: &[StreamDestination], now_ns: i64) -> Result<(), NodeError> {
+pub(crate) fn start(order: &Start, streams: &[StreamDestination], now_ns: i64) -> Result<(), NodeError> {
     let ahead = order.at_ns.saturating_sub(now_ns);
     if ahead < 0 {
         return impossible(format!("the start was {} ms ago when the order came", ahead.unsigned_abs() / 1_000_000));
@@ -82,8 +82,8 @@ fn impossible(why: String) -> Result<(), NodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::time::NodeClock;
-    use crate::pattern::Stream;
+    use crate::stream::Stream;
+    use crate::time::NodeClock;
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
-use tickwire_testbed::node::protocol::{
+use tickwire_node::protocol::{
     LONGEST_LINE, LONGEST_ORDER, NodeReport, NodeRole, Order, Prepare, Sent, Start, StreamDestination, StreamResult,
     VERSION,
 };
-use tickwire_testbed::node::{NodeClock, NodeError, lines, serve};
-use tickwire_testbed::outcome::Usage;
-use tickwire_testbed::pattern::{Stream, Transport};
+use tickwire_node::stream::{Stream, Transport};
+use tickwire_node::usage::Usage;
+use tickwire_node::{NodeClock, NodeError, lines, serve};
 
 const SECOND: u64 = 1_000_000_000;
 

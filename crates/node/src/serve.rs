@@ -1,12 +1,12 @@
 //! The life of a node, from its start to its end.
 
-use super::check;
-use super::consumer::Consumer;
-use super::error::NodeError;
-use super::producer::Producer;
-use super::protocol::{NodeReport, NodeRole, Order, Prepare, Start, VERSION};
-use super::talk::{Talk, unexpected};
-use super::time::Timepiece;
+use crate::check;
+use crate::consumer::Consumer;
+use crate::error::NodeError;
+use crate::producer::Producer;
+use crate::protocol::{NodeReport, NodeRole, Order, Prepare, Start, VERSION};
+use crate::talk::{Talk, unexpected};
+use crate::time::Timepiece;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, Write};
 

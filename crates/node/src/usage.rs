@@ -1,14 +1,29 @@
 //! A program's processor time between two instants.
 
-use crate::outcome::Usage;
 use crate::units::nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+
+/// Processor time of a program while it was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// User time.
+    pub user_ns: u64,
+    /// System time.
+    pub system_ns: u64,
+    /// Duration of the measurement.
+    pub elapsed_ns: u64,
+    /// How long the receiving thread was runnable without a processor: after a wakeup, or after
+    /// preemption or a yield while it polled. `None` where the kernel does not report it
+    /// (`/proc/thread-self/schedstat`).
+    pub ready_ns: Option<u64>,
+}
 
 /// Measures this process between two instants, and the calling thread's wait for a processor.
 #[derive(Debug)]
-pub(super) struct Metering {
+pub(crate) struct Metering {
     from: Instant,
     until: Instant,
     begin: Option<State>,
@@ -41,12 +56,12 @@ fn duration(time: TimeVal) -> Duration {
 }
 
 impl Metering {
-    pub(super) const fn new(from: Instant, until: Instant) -> Self {
+    pub(crate) const fn new(from: Instant, until: Instant) -> Self {
         Self { from, until, begin: None, end: None }
     }
 
     /// When [`Self::look`] is due next.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         match (&self.begin, &self.end) {
             (None, _) => Some(self.from),
             (Some(_), None) => Some(self.until),
@@ -55,7 +70,7 @@ impl Metering {
     }
 
     /// Takes a sample if one of the instants has passed.
-    pub(super) fn look(&mut self, now: Instant) {
+    pub(crate) fn look(&mut self, now: Instant) {
         if self.begin.is_none() && now >= self.from {
             self.begin = State::now(now);
         }
@@ -66,7 +81,7 @@ impl Metering {
 
     /// The usage since the beginning, until now if the end is still ahead; zero before the
     /// beginning.
-    pub(super) fn end(&self) -> Usage {
+    pub(crate) fn end(&self) -> Usage {
         let end = self.end.or_else(|| State::now(Instant::now()));
         let (Some(begin), Some(end)) = (self.begin, end) else {
             return Usage::default();

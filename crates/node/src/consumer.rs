@@ -1,15 +1,15 @@
 //! Receives all streams: one thread and one epoll instance, like a program with many sockets.
 
-use super::PROGRESS;
-use super::check;
-use super::error::NodeError;
-use super::protocol::{NodeReport, Order, Prepare, Start, StreamDestination};
-use super::stream_receiver::{Arrival, StreamReceiver};
-use super::talk::{Heard, Talk, unexpected};
-use super::tally::Tally;
-use super::time::Timepiece;
-use super::usage::Metering;
+use crate::PROGRESS;
+use crate::check;
+use crate::error::NodeError;
+use crate::protocol::{NodeReport, Order, Prepare, Start, StreamDestination};
+use crate::stream_receiver::{Arrival, StreamReceiver};
+use crate::talk::{Heard, Talk, unexpected};
+use crate::tally::Tally;
+use crate::time::Timepiece;
 use crate::units::nanos;
+use crate::usage::Metering;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const LAST_WAIT: Duration = Duration::from_secs(60);
 
 /// A consumer with its sockets open.
 #[derive(Debug)]
-pub(super) struct Consumer {
+pub(crate) struct Consumer {
     prepare: Prepare,
     time: Timepiece,
     epoll: Epoll,
@@ -38,7 +38,7 @@ pub(super) struct Consumer {
 
 impl Consumer {
     /// Opens the sockets. Messages before the start queue in them.
-    pub(super) fn open(prepare: Prepare) -> Result<Self, NodeError> {
+    pub(crate) fn open(prepare: Prepare) -> Result<Self, NodeError> {
         let time = prepare.time.open()?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| NodeError::System { what: "make an epoll instance", source: errno.into() })?;
@@ -49,13 +49,13 @@ impl Consumer {
     }
 
     /// The shared clock.
-    pub(super) fn time(&self) -> &Timepiece {
+    pub(crate) fn time(&self) -> &Timepiece {
         &self.time
     }
 
     /// Receives until all sent messages have arrived, and reports them. Ends at the controller's
     /// order.
-    pub(super) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
+    pub(crate) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
         let Self { prepare, time, epoll, inlets } = self;
         let now = time.now_ns()?;
         check::start(start, &prepare.streams, now)?;

@@ -1,9 +1,9 @@
 //! The sockets of streams: plain ones, as a program without knowledge of the underlying stack opens
 //! them.
 
-use super::error::NodeError;
-use super::protocol::StreamDestination;
-use crate::pattern::Transport;
+use crate::error::NodeError;
+use crate::protocol::StreamDestination;
+use crate::stream::Transport;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
@@ -17,11 +17,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 /// Timeout of all connections of a producer together.
-pub(super) const CONNECTING: Duration = Duration::from_secs(10);
+pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 
 /// One end of a stream.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     /// A consumer's: it waits for one connection.
     Listener(TcpListener),
     /// A producer's.
@@ -32,7 +32,7 @@ pub(super) enum Socket {
 
 /// The consumer's end, non-blocking. `address` is the consumer's, and selects the interface that
 /// joins groups.
-pub(super) fn receiving(channel: &StreamDestination, address: IpAddr) -> Result<Socket, NodeError> {
+pub(crate) fn receiving(channel: &StreamDestination, address: IpAddr) -> Result<Socket, NodeError> {
     let open = || match channel.stream.transport {
         Transport::Tcp | Transport::LowLatencyTcp => {
             let listener = TcpListener::bind(channel.to)?;
@@ -79,7 +79,7 @@ fn join(group: SocketAddr, address: IpAddr) -> io::Result<Socket> {
 
 /// A producer's end, blocking, bound to its own address. Connections must be established before
 /// `until`.
-pub(super) fn sending(channel: &StreamDestination, address: IpAddr, until: Instant) -> Result<Socket, NodeError> {
+pub(crate) fn sending(channel: &StreamDestination, address: IpAddr, until: Instant) -> Result<Socket, NodeError> {
     let transport = channel.stream.transport;
     if transport.is_tcp() {
         let stream = connected(channel.to, address, until).map_err(|source| failed(channel, "connect to", source))?;
