@@ -1,8 +1,9 @@
-//! Receives all streams: one thread and one epoll instance, like a program with many sockets.
+//! Receives all streams: one thread that waits for all sockets, like a program with many.
 
 use crate::PROGRESS;
 use crate::check;
 use crate::error::NodeError;
+use crate::os::Readiness;
 use crate::protocol::{NodeReport, Order, Prepare, Start, StreamDestination};
 use crate::stream_receiver::{Arrival, StreamReceiver};
 use crate::talk::{Heard, Talk, unexpected};
@@ -10,17 +11,13 @@ use crate::tally::Tally;
 use crate::time::Timepiece;
 use crate::units::nanos;
 use crate::usage::Metering;
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent};
 use std::time::{Duration, Instant};
 
 /// Buffer of one call: more than the largest datagram, so that an oversized one is not truncated to
 /// the message size.
 const BUFFER: usize = 256 << 10;
-/// Sockets reported by one wait. The next wait reports the remaining ones first.
-const EVENTS: usize = 64;
-/// The longest wait; the controller's input is checked between two waits. It is not in the epoll
-/// set, so that a wait costs what it costs in other programs.
+/// The longest wait; the controller's input is checked between two waits. It is not waited for with
+/// the sockets, so that a wait costs what it costs in other programs.
 const NAP: Duration = Duration::from_millis(100);
 /// How long nothing may arrive, after the last message was sent, until the rest counts as lost.
 const QUIET: Duration = Duration::from_secs(2);
@@ -32,7 +29,7 @@ const LAST_WAIT: Duration = Duration::from_secs(60);
 pub(crate) struct Consumer {
     prepare: Prepare,
     time: Timepiece,
-    epoll: Epoll,
+    readiness: Readiness,
     inlets: Vec<StreamReceiver>,
 }
 
@@ -40,12 +37,13 @@ impl Consumer {
     /// Opens the sockets. Messages before the start queue in them.
     pub(crate) fn open(prepare: Prepare) -> Result<Self, NodeError> {
         let time = prepare.time.open()?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
-            .map_err(|errno| NodeError::System { what: "make an epoll instance", source: errno.into() })?;
-        let open =
-            |(channel, token): (&StreamDestination, u64)| StreamReceiver::open(channel, prepare.address, &epoll, token);
+        let mut readiness =
+            Readiness::new().map_err(|source| NodeError::System { what: "wait for sockets", source })?;
+        let open = |(channel, token): (&StreamDestination, u64)| {
+            StreamReceiver::open(channel, prepare.address, &mut readiness, token)
+        };
         let inlets = prepare.streams.iter().zip(0..).map(open).collect::<Result<_, _>>()?;
-        Ok(Self { prepare, time, epoll, inlets })
+        Ok(Self { prepare, time, readiness, inlets })
     }
 
     /// The shared clock.
@@ -56,7 +54,7 @@ impl Consumer {
     /// Receives until all sent messages have arrived, and reports them. Ends at the controller's
     /// order.
     pub(crate) fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
-        let Self { prepare, time, epoll, inlets } = self;
+        let Self { prepare, time, readiness, inlets } = self;
         let now = time.now_ns()?;
         check::start(start, &prepare.streams, now)?;
         let tally = |channel: &StreamDestination| {
@@ -68,7 +66,8 @@ impl Consumer {
         let mut receiver = Receiver {
             inlets,
             tallies: prepare.streams.iter().map(tally).collect(),
-            epoll,
+            readiness,
+            ready: Vec::new(),
             arrival: Arrival { time, at_ns: start.at_ns },
             bound_ns: None,
             metering: Metering::new(from, from + Duration::from_nanos(start.duration_ns)),
@@ -117,7 +116,9 @@ struct Receiver {
     inlets: Vec<StreamReceiver>,
     /// One for each inlet.
     tallies: Vec<Tally>,
-    epoll: Epoll,
+    readiness: Readiness,
+    /// The tokens of the last wait.
+    ready: Vec<u64>,
     arrival: Arrival,
     /// The clock's greatest error bound so far.
     bound_ns: Option<u64>,
@@ -164,15 +165,12 @@ impl Receiver {
     fn receive(&mut self) -> Result<(), NodeError> {
         let failed = |what| move |source| NodeError::System { what, source };
         let next = self.metering.next().map_or(NAP, |next| next.saturating_duration_since(Instant::now()).min(NAP));
-        let mut events = [EpollEvent::empty(); EVENTS];
-        let ready = match self.epoll.wait(&mut events, next.as_micros().div_ceil(1_000) as u16) {
-            Err(Errno::EINTR) => 0,
-            ready => ready.map_err(|errno| failed("wait for messages")(errno.into()))?,
-        };
-        for event in &events[..ready] {
-            let index = event.data() as usize;
+        self.readiness.wait(next, &mut self.ready).map_err(failed("wait for messages"))?;
+        for &token in &self.ready {
+            let index = token as usize;
             if let (Some(inlet), Some(tally)) = (self.inlets.get_mut(index), self.tallies.get_mut(index)) {
-                inlet.receive(&self.epoll, &mut self.buffer, &self.arrival, tally).map_err(failed("watch a socket"))?;
+                let received = inlet.receive(&mut self.readiness, &mut self.buffer, &self.arrival, tally);
+                received.map_err(failed("watch a socket"))?;
             }
         }
         self.metering.look(Instant::now());

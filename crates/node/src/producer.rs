@@ -1,9 +1,11 @@
-//! Sends streams when they are due: a thread for each, with blocking calls, as programs do.
+//! Sends streams when they are due: a thread for each, which sends one message after the other, as
+//! programs do.
 
 use crate::PROGRESS;
 use crate::check;
 use crate::error::NodeError;
 use crate::message;
+use crate::os;
 use crate::protocol::{NodeReport, Order, Prepare, Progress, Sent, Start, StreamDestination};
 use crate::sockets::{self, CONNECTING, Socket};
 use crate::talk::{Heard, Talk, unexpected};
@@ -17,7 +19,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Timeout of a blocking call, after which it checks whether to continue; also the longest delay
+/// Timeout of a call, after which it checks whether to continue; also the longest delay
 /// until the controller is heard.
 const NAP: Duration = Duration::from_millis(100);
 /// How long after the end a late producer continues.
@@ -165,9 +167,7 @@ struct Line<'a> {
 impl Line<'_> {
     /// Sends all messages when they are due; overdue ones at once, back to back.
     fn send(&mut self) -> Sent {
-        // The default timer slack coalesces timers within 50 us. A thread that may not change it is
-        // late by up to that.
-        let _ = nix::sys::prctl::set_timerslack(1);
+        os::set_exact_timers();
         let mut release = Times::default();
         let fault = self.send_each(&mut release).err().map(|ended| ended.to_string());
         Sent { messages: self.count.load(Ordering::Relaxed), release: release.pairs(), fault }
@@ -200,8 +200,8 @@ impl Line<'_> {
     /// No call blocks for ever.
     fn set_timeouts(&self) -> io::Result<()> {
         match &self.socket {
-            Socket::Stream(stream) => stream.set_write_timeout(Some(NAP)),
-            Socket::Datagrams(socket) => socket.set_write_timeout(Some(NAP)),
+            Socket::Stream(stream) => os::limit_stream(stream, NAP),
+            Socket::Datagrams(socket) => os::limit_datagrams(socket, NAP),
             Socket::Listener(_) => Ok(()),
         }
     }
@@ -242,11 +242,21 @@ impl Line<'_> {
                 Err(error) if is_timeout(&error) => {
                     let now = self.time.now_ns().map_err(|source| Ended::Time { number, source })?;
                     self.may_go_on(number, last, now)?;
+                    self.wait_for_room().map_err(|source| Ended::Send { number, source })?;
                 }
                 Err(source) => return Err(Ended::Send { number, source }),
             }
         }
         Ok(())
+    }
+
+    /// Waits where the call that found no room has not done so.
+    fn wait_for_room(&self) -> io::Result<()> {
+        match &self.socket {
+            Socket::Stream(stream) => os::wait_for_room(stream, NAP),
+            Socket::Datagrams(socket) => os::wait_for_room(socket, NAP),
+            Socket::Listener(_) => Ok(()),
+        }
     }
 
     /// Keeps a connection until the peer has read all, or the node ends.
@@ -260,7 +270,7 @@ impl Line<'_> {
 
 fn linger(stream: &mut TcpStream, quit: &AtomicBool) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
-    stream.set_read_timeout(Some(NAP))?;
+    os::limit_reads(stream, NAP)?;
     let mut nothing = [0; 512];
     while !quit.load(Ordering::Relaxed) {
         match stream.read(&mut nothing) {

@@ -3,11 +3,11 @@
 use crate::check;
 use crate::consumer::Consumer;
 use crate::error::NodeError;
+use crate::os;
 use crate::producer::Producer;
 use crate::protocol::{NodeReport, NodeRole, Order, Prepare, Start, VERSION};
 use crate::talk::{Talk, unexpected};
 use crate::time::Timepiece;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, Write};
 
 /// Executes the controller's orders from `input`, and reports on `output`, until the input ends.
@@ -29,23 +29,12 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send) ->
     })
 }
 
-/// Raises the descriptor limit to its hard limit: a consumer needs two for each TCP stream, and
-/// many systems start with 1024.
-fn take_descriptors() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-    {
-        // On failure, streams without a descriptor report an error.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
-}
-
 fn obey(talk: &Talk) -> Result<(), NodeError> {
-    take_descriptors();
+    os::take_descriptors();
     talk.say(NodeReport::Hello {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
-        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        host: os::host_name(),
         pid: std::process::id(),
     })?;
     let Some(prepare) = expect(talk, "`prepare`", |order| match order {
@@ -107,18 +96,5 @@ impl Node {
             Self::Producer(producer) => producer.run(start, talk),
             Self::Consumer(consumer) => consumer.run(start, talk),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_has_all_the_descriptors_that_it_may_have() {
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        setrlimit(Resource::RLIMIT_NOFILE, hard - 1, hard).unwrap();
-        take_descriptors();
-        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
     }
 }

@@ -2,24 +2,20 @@
 
 use crate::error::NodeError;
 use crate::message::{self, Follower, Header};
+use crate::os::{self, AsSocket, Readiness};
 use crate::protocol::StreamDestination;
 use crate::sockets::{self, Socket};
 use crate::tally::Tally;
 use crate::time::{TimeError, Timepiece};
-use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-use nix::sys::time::TimeSpec;
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One stream's socket.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
     stream: u32,
     size: usize,
-    /// Its epoll data.
+    /// What is reported when it is ready.
     token: u64,
     state: State,
 }
@@ -69,27 +65,12 @@ impl Arrival {
     }
 }
 
-/// The data of one receive call.
-struct Taken {
-    length: usize,
-    /// Time of the call, by the shared clock.
-    now: Result<i64, TimeError>,
-    /// How long its last packet had waited in this host, if it had a timestamp.
-    waited_ns: Option<u64>,
-}
+/// The data of one receive call; the time is by the shared clock.
+type Taken = os::Taken<Result<i64, TimeError>>;
 
 /// One receive call. The messages are parsed after it.
-fn take(socket: &impl AsRawFd, buffer: &mut [u8], arrival: &Arrival) -> io::Result<Taken> {
-    let mut control = nix::cmsg_space!(TimeSpec);
-    let mut place = [IoSliceMut::new(buffer)];
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut place, Some(&mut control), MsgFlags::empty())?;
-    let (now, wall) = (arrival.now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-    let stamp = message.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
-        _ => None,
-    });
-    let waited_ns = stamp.map(|stamp| u64::try_from(wall.saturating_sub(stamp).as_nanos()).unwrap_or(u64::MAX));
-    Ok(Taken { length: message.bytes, now, waited_ns })
+fn take(socket: &impl AsSocket, buffer: &mut [u8], arrival: &Arrival) -> io::Result<Taken> {
+    os::receive(socket, buffer, || arrival.now())
 }
 
 /// Counts a message of a call. It also counts if the clock did not know the time.
@@ -106,20 +87,20 @@ fn enter(tally: &mut Tally, header: Option<Header>, taken: &Taken) -> bool {
 }
 
 impl StreamReceiver {
-    /// Opens a stream's socket and adds it to epoll with `token`. `address` is the consumer's.
+    /// Opens a stream's socket, which is waited for with `token`. `address` is the consumer's.
     pub(crate) fn open(
         channel: &StreamDestination,
         address: IpAddr,
-        epoll: &Epoll,
+        readiness: &mut Readiness,
         token: u64,
     ) -> Result<Self, NodeError> {
         let (state, watched) = match sockets::receiving(channel, address)? {
             Socket::Datagrams(socket) => {
-                let watched = watch(epoll, &socket, token);
+                let watched = readiness.add(&socket, token);
                 (State::Datagrams(socket), watched)
             }
             Socket::Listener(listener) => {
-                let watched = watch(epoll, &listener, token);
+                let watched = readiness.add(&listener, token);
                 (State::Waiting(listener), watched)
             }
             Socket::Stream(_) => (State::Ended, Ok(())),
@@ -128,20 +109,20 @@ impl StreamReceiver {
         Ok(Self { stream: channel.stream.id, size: channel.stream.size as usize, token, state })
     }
 
-    /// Receives with one call, so that all streams get their turn. Epoll is level-triggered: it
-    /// reports the socket again if there is more.
+    /// Receives with one call, so that all streams get their turn. The socket is reported again if
+    /// there is more.
     pub(crate) fn receive(
         &mut self,
-        epoll: &Epoll,
+        readiness: &mut Readiness,
         buffer: &mut [u8],
         arrival: &Arrival,
         tally: &mut Tally,
     ) -> io::Result<()> {
         match self.call(buffer, arrival, tally) {
             Came::Messages => Ok(()),
-            Came::Connection(stream) => self.connect(stream, epoll),
-            Came::End => self.end(None, epoll, tally),
-            Came::Failure(error) => self.end(Some(error), epoll, tally),
+            Came::Connection(stream) => self.connect(stream, readiness),
+            Came::End => self.end(None, readiness, tally),
+            Came::Failure(error) => self.end(Some(error), readiness, tally),
         }
     }
 
@@ -175,12 +156,12 @@ impl StreamReceiver {
         }
     }
 
-    fn connect(&mut self, stream: TcpStream, epoll: &Epoll) -> io::Result<()> {
+    fn connect(&mut self, stream: TcpStream, readiness: &mut Readiness) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Waiting(listener) => {
-                epoll.delete(&listener)?;
-                watch(epoll, &stream, self.token)?;
+                readiness.remove(&listener)?;
+                readiness.add(&stream, self.token)?;
                 let follower = Follower::new(self.stream, self.size);
                 self.state = State::Connected(listener, Connection { stream, follower, known: false });
             }
@@ -191,15 +172,15 @@ impl StreamReceiver {
 
     /// The socket has ended. If it was a connection of another peer, the producer's may still
     /// arrive.
-    fn end(&mut self, why: Option<io::Error>, epoll: &Epoll, tally: &mut Tally) -> io::Result<()> {
+    fn end(&mut self, why: Option<io::Error>, readiness: &mut Readiness, tally: &mut Tally) -> io::Result<()> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Connected(listener, connection) => {
-                epoll.delete(&connection.stream)?;
+                readiness.remove(&connection.stream)?;
                 if !connection.known {
                     if connection.follower.is_within() {
                         tally.corrupt();
                     }
-                    watch(epoll, &listener, self.token)?;
+                    readiness.add(&listener, self.token)?;
                     self.state = State::Waiting(listener);
                 } else if let Some(error) = why {
                     tally.fault(|| format!("the connection ended: {error}"));
@@ -208,11 +189,11 @@ impl StreamReceiver {
                 }
             }
             State::Datagrams(socket) => {
-                epoll.delete(&socket)?;
+                readiness.remove(&socket)?;
                 tally.fault(|| format!("cannot receive: {}", words(why)));
             }
             State::Waiting(listener) => {
-                epoll.delete(&listener)?;
+                readiness.remove(&listener)?;
                 tally.fault(|| format!("cannot accept a connection: {}", words(why)));
             }
             State::Ended => {}
@@ -245,8 +226,4 @@ fn came<T>(result: io::Result<T>, then: impl FnOnce(T) -> Came) -> Came {
         }
         Err(error) => Came::Failure(error),
     }
-}
-
-fn watch(epoll: &Epoll, socket: impl AsFd, token: u64) -> io::Result<()> {
-    Ok(epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
 }

@@ -1,10 +1,9 @@
 //! A program's processor time between two instants.
 
+use crate::os::{self, ProcessorTime};
 use crate::units::nanos;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Processor time of a program while it was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,26 +32,13 @@ pub(crate) struct Metering {
 #[derive(Clone, Copy, Debug)]
 struct State {
     at: Instant,
-    user: Duration,
-    system: Duration,
-    ready: Option<Duration>,
+    used: ProcessorTime,
 }
 
 impl State {
     fn now(at: Instant) -> Option<Self> {
-        let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-        Some(Self { at, user: duration(usage.user_time()), system: duration(usage.system_time()), ready: ready() })
+        os::processor_time().map(|used| Self { at, used })
     }
-}
-
-/// How long the calling thread has waited for a processor so far.
-fn ready() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    told.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
-}
-
-fn duration(time: TimeVal) -> Duration {
-    Duration::from_micros(u64::try_from(time.tv_sec() * 1_000_000 + time.tv_usec()).unwrap_or(0))
 }
 
 impl Metering {
@@ -87,10 +73,10 @@ impl Metering {
             return Usage::default();
         };
         Usage {
-            user_ns: nanos(end.user.saturating_sub(begin.user)),
-            system_ns: nanos(end.system.saturating_sub(begin.system)),
+            user_ns: nanos(end.used.user.saturating_sub(begin.used.user)),
+            system_ns: nanos(end.used.system.saturating_sub(begin.used.system)),
             elapsed_ns: nanos(end.at - begin.at),
-            ready_ns: end.ready.zip(begin.ready).map(|(end, begin)| nanos(end.saturating_sub(begin))),
+            ready_ns: end.used.ready.zip(begin.used.ready).map(|(end, begin)| nanos(end.saturating_sub(begin))),
         }
     }
 }
@@ -98,6 +84,7 @@ impl Metering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn what_was_taken_is_between_the_instants() {

@@ -38,10 +38,11 @@ const CC: &str = "x86_64-w64-mingw32-gcc";
 
 /// Crates beside the shared ones: without code for one operating system, with code for each, and
 /// those for Windows.
-const FURTHER: [&str; 10] = [
+const FURTHER: [&str; 11] = [
     "tickwire-report",
     "tickwire-settings",
     "tickclock",
+    "tickwire-node",
     "tickwire-windows-abi",
     "tickwire-lane-windows",
     "tickwire-host-windows",
