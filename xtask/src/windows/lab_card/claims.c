@@ -1,8 +1,8 @@
 /*
- * Keeps packets for claimed ports from the kernel's IP input. A helper does it, a shell that runs
- * nft: it has a table of its own in the host's network namespace, changes it as it is told over a
- * socket, and deletes it when the socket is closed. So claims end with the program, also if it is
- * killed.
+ * Keeps packets for claimed ports from the kernel's IP input, except for those to groups, which are
+ * the kernel's. A helper does it, a shell that runs nft: it has a table of its own in the host's
+ * network namespace, changes it as it is told over a socket, and deletes it when the socket is
+ * closed. So claims end with the program, also if it is killed.
  */
 #include "claims.h"
 #include <errno.h>
@@ -16,8 +16,8 @@ static char script[] =
 	"add table $t\n"
 	"add set $t claimed { typeof meta nfproto . meta l4proto . th dport; }\n"
 	"add chain $t divert { type filter hook prerouting priority raw; }\n"
-	"add rule $t divert iifname \"$1\" meta nfproto . meta l4proto . th dport @claimed drop\n"
-	"add rule $t divert iifname \"$1.*\" meta nfproto . meta l4proto . th dport @claimed drop\n"
+	"add rule $t divert iifname \"$1\" meta pkttype host meta nfproto . meta l4proto . th dport @claimed drop\n"
+	"add rule $t divert iifname \"$1.*\" meta pkttype host meta nfproto . meta l4proto . th dport @claimed drop\n"
 	"END\n"
 	"while read -r change port; do\n"
 	"    nft \"$change element $t claimed { $port }\" >&2\n"
