@@ -7,6 +7,7 @@ use super::measured::Live;
 use super::plan::timed;
 use super::proof::Proof;
 use super::run::{RunOptions, run};
+use super::starter::LabNodes;
 use super::timeouts::Timeouts;
 use super::topology::{Topology, TopologyOptions};
 use crate::node::NodeClock;
@@ -31,6 +32,9 @@ pub enum Ground {
         /// Processors kept busy by other programs during the experiment.
         busy: usize,
     },
+    /// In a lab on this machine, with nodes that other programs start. (It has no service of
+    /// Linux.)
+    LabWith(LabNodes),
     /// On the machines of a site, whose services are already running.
     Inventory {
         /// The machines.
@@ -243,12 +247,39 @@ impl ExperimentPlan {
         Ok(())
     }
 
+    /// The lab's options.
+    fn topology(&self, carrier: Carrier) -> TopologyOptions {
+        let (tickwire, busy, nodes) = match &self.ground {
+            Ground::Lab { tickwire, busy } => (tickwire.clone(), *busy, None),
+            Ground::LabWith(nodes) => (nodes.node.clone(), 0, Some(nodes.clone())),
+            Ground::Inventory { .. } => (PathBuf::new(), 0, None),
+        };
+        let ours = carrier == Carrier::Tickwire && nodes.is_none();
+        TopologyOptions {
+            rate_bps: self.link.rate_bps,
+            producers: self.pattern.producers(),
+            consumer_service: ours && self.consumer,
+            producer_services: ours && self.producers,
+            busy,
+            tickwire,
+            nodes,
+        }
+    }
+
     /// The machines, the clock in words, and the links' rate if known.
     fn described(&self, bound_ns: u64) -> (Vec<String>, String, Option<u64>) {
         match &self.ground {
             Ground::Lab { .. } => (
                 vec![format!("a lab of network namespaces on one machine: {}", tickwire_report::machine())],
                 "one counter, the machine's, at all ends: exact".to_owned(),
+                Some(self.link.rate_bps),
+            ),
+            Ground::LabWith(nodes) => (
+                vec![
+                    format!("a lab of network namespaces on one machine: {}", tickwire_report::machine()),
+                    nodes.machine.clone(),
+                ],
+                format!("one counter, the machine's, at all ends; {}", nodes.clock),
                 Some(self.link.rate_bps),
             ),
             Ground::Inventory { site, .. } => {
@@ -279,20 +310,11 @@ impl Standing<'_> {
             Ground::Inventory { site, page } => {
                 self.measured(&site.hosts(), &pattern, wanted, NodeClock::Page { path: page.clone() }, live)
             }
-            Ground::Lab { tickwire, busy } => {
+            Ground::Lab { .. } | Ground::LabWith(_) => {
                 if self.bed.as_ref().is_none_or(|(carrier, _)| *carrier != wanted.carrier) {
                     // The kernel is measured without a service, like a host without Tickwire.
                     self.bed = None;
-                    let ours = wanted.carrier == Carrier::Tickwire;
-                    let options = TopologyOptions {
-                        rate_bps: plan.link.rate_bps,
-                        producers: plan.pattern.producers(),
-                        consumer_service: ours && plan.consumer,
-                        producer_services: ours && plan.producers,
-                        busy: *busy,
-                        tickwire: tickwire.clone(),
-                    };
-                    self.bed = Some((wanted.carrier, Topology::new(&options)?));
+                    self.bed = Some((wanted.carrier, Topology::new(&plan.topology(wanted.carrier))?));
                 }
                 let Some((_, bed)) = &self.bed else { unreachable!("it has just been built") };
                 let before = bed.drops()?;

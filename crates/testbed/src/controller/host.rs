@@ -1,5 +1,9 @@
 //! A host on which a node can be started.
 
+use super::proof::Proof;
+use super::starter::NodeProgram;
+use super::timeouts::Timeouts;
+use anyhow::Result;
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -13,7 +17,7 @@ pub struct NodeHost {
     pub name: String,
     /// Its address on the data network.
     pub address: IpAddr,
-    /// The program `tickwire` there.
+    /// The program `tickwire` there; it is not used where another one starts the node.
     pub tickwire: PathBuf,
     /// How to run a command there.
     pub(super) way: Way,
@@ -28,6 +32,15 @@ pub(super) enum Way {
         host: LabHost,
         /// Its processors; none: those of the controller.
         processors: Processors,
+    },
+    /// In a host of the lab, where another program starts the node.
+    LabWith {
+        /// The host.
+        host: LabHost,
+        /// The node's processors; none: those of the controller.
+        processors: Processors,
+        /// That program.
+        program: NodeProgram,
     },
     /// Over the system's `ssh`, with the user's own keys and configuration.
     Ssh {
@@ -51,7 +64,7 @@ impl NodeHost {
     /// `tickwire WORDS` on that host, as a command of this machine.
     pub(super) fn tickwire(&self, words: &[&str]) -> Command {
         match &self.way {
-            Way::Lab { host, processors } => {
+            Way::Lab { host, processors } | Way::LabWith { host, processors, .. } => {
                 let own = self.tickwire.to_string_lossy();
                 let mut command = host.command_on(processors, &own);
                 // Ctrl-C ends the lab, which then kills its processes. (An `ssh` stays in the
@@ -77,12 +90,42 @@ impl NodeHost {
     pub(super) fn service(&self) -> Option<PathBuf> {
         match &self.way {
             Way::Lab { host, .. } => Some(host.socket()),
-            Way::Ssh { .. } => None,
+            Way::LabWith { .. } | Way::Ssh { .. } => None,
         }
+    }
+
+    /// Whether a node there can run on a lane.
+    pub(super) const fn can_be_accelerated(&self) -> bool {
+        !matches!(&self.way, Way::LabWith { program: NodeProgram::Node(_), .. })
+    }
+
+    /// What the lane of a node has carried, where that is known at the node's end only: the node
+    /// must have ended. None: the host's service can be asked at any time.
+    pub(super) fn proof_at_end(&self) -> Option<Result<Proof>> {
+        match &self.way {
+            Way::LabWith { host, program, .. } => Some(program.proof(host)),
+            Way::Lab { .. } | Way::Ssh { .. } => None,
+        }
+    }
+
+    /// Whether [`Self::proof_at_end`] knows it.
+    pub(super) const fn is_proven_at_end(&self) -> bool {
+        matches!(self.way, Way::LabWith { .. })
+    }
+
+    /// The timeouts of a node there: a starter ends later than its node.
+    pub(super) fn timeouts(&self, usual: &Timeouts) -> Timeouts {
+        let ends = if self.is_proven_at_end() { usual.ends.max(Timeouts::STARTER_ENDS) } else { usual.ends };
+        Timeouts { ends, ..*usual }
     }
 
     /// The command of the node, on the kernel or under `tickwire run`.
     pub(super) fn node(&self, accelerated: Option<&Acceleration>) -> Command {
+        if let Way::LabWith { host, processors, program } = &self.way {
+            let mut command = program.command(host, processors, accelerated.is_some());
+            command.process_group(0);
+            return command;
+        }
         let node = ["testbed", "node"];
         let Some(acceleration) = accelerated else { return self.tickwire(&node) };
         let own = self.tickwire.to_string_lossy();

@@ -1,7 +1,6 @@
 //! The measurements of one run, collected from its nodes during it and at its end.
 
 use super::node_session::{NodeSession, NodeSessions};
-use super::proof::Proof;
 use super::run::RunOptions;
 use super::validation::total;
 use crate::node::protocol::{Order, Start, StreamResult};
@@ -283,18 +282,23 @@ impl<'a> Measured<'a> {
         let mut any = false;
         for member in members.all().filter(|member| member.accelerated) {
             any = true;
+            let after = member.proof(self.options.timeouts.answers);
             // Counted at the start of the run: by now producers have closed their connections. Each
-            // stream has at least one.
-            let of = member.before.sockets.max(member.streams.len() as u64);
-            on_lane = on_lane.saturating_add(member.before.on_lane);
+            // stream has at least one. What is proven at the end counts all that there were.
+            let counted = match &after {
+                Ok(after) if member.place.is_proven_at_end() => after,
+                _ => &member.before,
+            };
+            let of = counted.sockets.max(member.streams.len() as u64);
+            on_lane = on_lane.saturating_add(counted.on_lane);
             sockets = sockets.saturating_add(of);
-            if member.before.on_lane < of {
+            if counted.on_lane < of {
                 self.told(format!(
                     "{}: only {} of its {of} sockets were on its lane, so the kernel carried the others (tickwire stat says why)",
-                    member.place.name, member.before.on_lane
+                    member.place.name, counted.on_lane
                 ));
             }
-            match Proof::ask(member.place, member.pid, self.options.timeouts.answers) {
+            match after {
                 Ok(after) => {
                     if !after.is_proof_since(&member.before) {
                         self.told(format!(

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `host` | a host on which a node can be started: of the lab, or over `ssh` |
 //! | `topology` | the lab on one machine: consumer, producers, a switch |
+//! | `starter` | other programs than `tickwire` that start nodes of the lab |
 //! | `inventory` | the machines that a file names |
 //! | `remote` | a running node: orders to it, reports from it |
 //! | `plan` | traffic plan: destination and phase of each stream |
@@ -28,6 +29,7 @@ mod plan;
 mod proof;
 mod remote;
 mod run;
+mod starter;
 mod stderr_tail;
 #[cfg(test)]
 mod testing;
@@ -40,3 +42,5 @@ pub use experiment::{ExperimentPlan, Ground, RunProgress};
 pub use host::{Hosts, NodeHost};
 pub use inventory::{Inventory, InventoryError};
 pub use measured::{Live, LiveStream};
+pub use proof::Proof;
+pub use starter::{LANE, LabNodes};

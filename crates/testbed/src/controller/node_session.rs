@@ -13,7 +13,7 @@ use crate::outcome::Usage;
 use crate::pattern::Stream;
 use crate::units::nanos;
 use anyhow::{Result, bail};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A node in its role.
 pub(super) struct NodeSession<'a> {
@@ -175,6 +175,14 @@ impl<'a> NodeSession<'a> {
     pub(super) fn unjudged<'p>(&self, other: &Self, stream: impl Fn(usize) -> &'p Stream) -> Option<&'p Stream> {
         let nearest = self.streams.iter().map(|&index| stream(index)).min_by_key(|stream| stream.deadline)?;
         (self.bounds_ns(other) >= nanos(nearest.deadline)).then_some(nearest)
+    }
+
+    /// What its lane has carried so far. Where that is known at its end only, this ends it.
+    pub(super) fn proof(&mut self, within: Duration) -> Result<Proof> {
+        if self.place.is_proven_at_end() {
+            self.remote.ended();
+        }
+        self.place.proof_at_end().unwrap_or_else(|| Proof::ask(self.place, self.pid, within))
     }
 
     /// Starts its shutdown.

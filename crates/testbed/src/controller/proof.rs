@@ -4,6 +4,7 @@
 use super::host::NodeHost;
 use super::stderr_tail::StderrTail;
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -14,18 +15,19 @@ use std::time::{Duration, Instant};
 const LONGEST: u64 = 16 << 20;
 
 /// A service's report on one process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Proof {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
     /// Packets diverted to lanes of this host since its service started.
-    pub(super) diverted: u64,
+    pub diverted: u64,
     /// Packets that the process has sent through its lane.
-    pub(super) sent: u64,
+    pub sent: u64,
     /// Packets for the process that its lane had no room for.
-    pub(super) lost: u64,
+    pub lost: u64,
     /// Sockets of the process that are on its lane.
-    pub(super) on_lane: u64,
+    pub on_lane: u64,
     /// All sockets of the process that its lane knows.
-    pub(super) sockets: u64,
+    pub sockets: u64,
 }
 
 /// A running command, killed when dropped.

@@ -104,7 +104,7 @@ impl Remote {
 
     /// Waits for its exit, and kills it after the timeout; returns its status if it exited by
     /// itself.
-    fn ended(&mut self) -> Option<std::process::ExitStatus> {
+    pub(super) fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.let_go();
         while let Ok(status) = self.child.try_wait() {
             if status.is_some() {

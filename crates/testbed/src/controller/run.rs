@@ -67,7 +67,7 @@ pub(super) fn run(
     let refused = |error: anyhow::Error| TestbedError::Refused(format!("{error:#}"));
     let mut members = gathered(hosts, pattern, options).map_err(refused)?;
     let (now_ns, asked) = prepared(&mut members, &channels, options).map_err(refused)?;
-    for member in members.all().filter(|member| member.accelerated) {
+    for member in members.all().filter(|member| member.accelerated && !member.place.is_proven_at_end()) {
         member.before = Proof::ask(member.place, member.pid, options.timeouts.answers).map_err(refused)?;
     }
     // Nothing slow may come between this and the order.
@@ -95,8 +95,9 @@ fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> an
     let ours = options.carrier == Carrier::Tickwire;
     let start = |place: &'a NodeHost, accelerated: bool, streams: Vec<usize>| {
         let acceleration = accelerated.then(|| Acceleration { spin: options.spin.clone() });
-        let remote = Remote::start(place, place.node(acceleration.as_ref()), streams.len(), &options.timeouts)?;
-        Ok::<_, anyhow::Error>(NodeSession::new(place, remote, options.timeouts, accelerated, streams))
+        let timeouts = place.timeouts(&options.timeouts);
+        let remote = Remote::start(place, place.node(acceleration.as_ref()), streams.len(), &timeouts)?;
+        Ok::<_, anyhow::Error>(NodeSession::new(place, remote, timeouts, accelerated, streams))
     };
     let consumer = start(&hosts.consumer, ours && options.consumer, (0..pattern.streams.len()).collect())?;
     let mut members = NodeSessions { consumer, producers: Vec::new() };
@@ -104,7 +105,7 @@ fn gathered<'a>(hosts: &'a Hosts, pattern: &Pattern, options: &RunOptions) -> an
         let mine = |(_, stream): &(usize, &Stream)| numbers.contains(&stream.producer);
         let streams: Vec<usize> = pattern.streams.iter().enumerate().filter(mine).map(|(index, _)| index).collect();
         if !streams.is_empty() {
-            members.producers.push(start(place, ours && options.producers, streams)?);
+            members.producers.push(start(place, ours && options.producers && place.can_be_accelerated(), streams)?);
         }
     }
     let until = Instant::now() + options.timeouts.appears;

@@ -24,6 +24,9 @@ pub(super) struct Timeouts {
 }
 
 impl Timeouts {
+    /// From the end of a node's input to the exit of its starter.
+    pub(super) const STARTER_ENDS: Duration = Duration::from_secs(30);
+
     /// The timeouts of real runs.
     pub(super) const USUAL: Self = Self {
         appears: Duration::from_secs(60),

@@ -3,6 +3,7 @@
 
 use super::TestbedError;
 use super::host::{Hosts, NodeHost, Way};
+use super::starter::{LabNodes, NodeProgram};
 use anyhow::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub(super) struct TopologyOptions {
     pub busy: usize,
     /// The program `tickwire`.
     pub tickwire: PathBuf,
+    /// What starts the nodes; none: `tickwire`.
+    pub nodes: Option<LabNodes>,
 }
 
 /// The lab, removed when dropped.
@@ -68,37 +71,45 @@ impl Topology {
         let apart = Processors::of_thread()?.one_apart();
         let confined = apart.as_ref().map(|(_, others)| others.confine()).transpose()?;
         let mut services = Vec::new();
-        let mut plugged = |name: &str, last: u8, service: bool, processors: Processors| -> Result<NodeHost> {
-            let host = lab.host(name)?;
-            let cable = CableOptions { rate: Some(options.rate_bps), ..CableOptions::default() };
-            lab.plug(&host, &switch, INTERFACE, &cable)?;
-            if let Some((_, others)) = &apart {
-                switch.carry_on(&host, INTERFACE, others)?;
-            }
-            let [a, b, c, _] = CONSUMER.octets();
-            let address = Ipv4Addr::new(a, b, c, last);
-            host.address(INTERFACE, &format!("{address}/24"))?;
-            // Multicast uses the cable, even without a default route.
-            host.run(&["ip", "route", "add", "224.0.0.0/4", "dev", INTERFACE])?;
-            if service {
-                let program = Some(options.tickwire.clone());
-                services.push(Service::start_with(&host, &ServiceOptions { program, ..ServiceOptions::default() })?);
-            }
-            let way = Way::Lab { host, processors };
-            Ok(NodeHost {
-                name: name.to_owned(),
-                address: IpAddr::V4(address),
-                tickwire: options.tickwire.clone(),
-                way,
-            })
-        };
+        let mut plugged =
+            |name: &str, last: u8, service: bool, node: (Processors, Option<NodeProgram>)| -> Result<NodeHost> {
+                let host = lab.host(name)?;
+                let cable = CableOptions { rate: Some(options.rate_bps), ..CableOptions::default() };
+                lab.plug(&host, &switch, INTERFACE, &cable)?;
+                if let Some((_, others)) = &apart {
+                    switch.carry_on(&host, INTERFACE, others)?;
+                }
+                let [a, b, c, _] = CONSUMER.octets();
+                let address = Ipv4Addr::new(a, b, c, last);
+                host.address(INTERFACE, &format!("{address}/24"))?;
+                // Multicast uses the cable, even without a default route.
+                host.run(&["ip", "route", "add", "224.0.0.0/4", "dev", INTERFACE])?;
+                if service {
+                    let program = Some(options.tickwire.clone());
+                    services
+                        .push(Service::start_with(&host, &ServiceOptions { program, ..ServiceOptions::default() })?);
+                }
+                let way = match node {
+                    (processors, None) => Way::Lab { host, processors },
+                    (processors, Some(program)) => Way::LabWith { host, processors, program },
+                };
+                Ok(NodeHost {
+                    name: name.to_owned(),
+                    address: IpAddr::V4(address),
+                    tickwire: options.tickwire.clone(),
+                    way,
+                })
+            };
         let own = apart.as_ref().map(|(one, _)| one.clone()).unwrap_or_default();
-        let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service, own)?;
+        let starter = options.nodes.as_ref().map(|nodes| NodeProgram::Starter(nodes.starter.clone()));
+        let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service, (own, starter))?;
         let numbered = options.producers.iter().zip(11..);
         let producers = numbered
             .map(|(&number, last)| {
                 let name = format!("p{number}");
-                Ok((plugged(&name, last, options.producer_services, Processors::default())?, vec![number]))
+                let program = options.nodes.as_ref().map(|nodes| nodes.producer(number));
+                let node = (Processors::default(), program);
+                Ok((plugged(&name, last, options.producer_services, node)?, vec![number]))
             })
             .collect::<Result<_>>()?;
         let hosts = Hosts { consumer, producers };
@@ -122,7 +133,7 @@ impl Topology {
             drops.push((format!("switch, port to {host}"), count));
         }
         for place in std::iter::once(&self.hosts.consumer).chain(self.hosts.producers.iter().map(|(place, _)| place)) {
-            let Way::Lab { host, .. } = &place.way else { continue };
+            let (Way::Lab { host, .. } | Way::LabWith { host, .. }) = &place.way else { continue };
             let count =
                 dropped(host)?.into_iter().filter(|(device, _)| device == INTERFACE).map(|(_, count)| count).sum();
             drops.push((format!("{}, on its way out", place.name), count));
