@@ -4,7 +4,7 @@
 mod clock;
 mod data_plane;
 mod flood;
-mod harness;
+pub(crate) mod harness;
 mod loss;
 mod programs;
 mod scale;

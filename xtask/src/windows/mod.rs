@@ -1,6 +1,7 @@
 //! `cargo xtask windows test`: the shared crates are built for Windows, and their tests run under
-//! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. There is no Windows
-//! machine among those that test this project.
+//! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. `cargo xtask windows
+//! testbed`: the pattern of 2015 with its consumer on Windows. There is no Windows machine among
+//! those that test this project.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -11,11 +12,13 @@
 //! | `real_windivert` | the library of that driver |
 //! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
+//! | `testbed` | the testbed with Windows nodes |
 
 mod lab;
 mod lab_card;
 mod lab_programs;
 mod real_windivert;
+mod testbed;
 mod windivert;
 mod wine;
 mod wine_host;
@@ -58,6 +61,11 @@ pub(crate) enum Task {
     Test(Options),
     /// Run Windows programs on hosts of the lab, under Wine
     Lab(lab::Options),
+    /// Measure the pattern of 2015 with its consumer on Windows, under Wine: kernel and lane
+    Testbed(testbed::Options),
+    /// Start a Windows node of the testbed, for its controller
+    #[command(hide = true)]
+    TestbedNode(testbed::StarterOptions),
 }
 
 /// Which tests.
@@ -75,6 +83,8 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     match task {
         Task::Test(options) => test(options),
         Task::Lab(options) => lab::run(options),
+        Task::Testbed(options) => testbed::run(options),
+        Task::TestbedNode(options) => testbed::start_node(options),
     }
 }
 

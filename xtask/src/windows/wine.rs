@@ -69,6 +69,11 @@ pub(super) fn make() -> Result<()> {
     Ok(())
 }
 
+/// A path as Windows programs have it under Wine.
+pub(crate) fn windows_path(path: &Path) -> String {
+    format!("Z:{}", path.display().to_string().replace('/', "\\"))
+}
+
 /// What each process of a prefix has in its environment.
 pub(super) fn environment<'c>(command: &'c mut Command, prefix: &Path) -> &'c mut Command {
     // The server's socket is in TMPDIR, and stays there. Mono and Gecko would be offered in a

@@ -18,7 +18,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Wine on a host. Its processes end when it is dropped; its files go away with the lab.
 pub(super) struct WineHost {
-    host: LabHost,
+    /// None: this process runs inside of the host.
+    host: Option<LabHost>,
     prefix: PathBuf,
     libraries: PathBuf,
 }
@@ -26,7 +27,16 @@ pub(super) struct WineHost {
 impl WineHost {
     /// Starts Wine in a copy of [`wine::prefix`].
     pub(super) fn new(host: &LabHost) -> Result<Self> {
-        let wine = Self { host: host.clone(), prefix: host.directory().join("wine"), libraries: lab_card::folder()? };
+        Self::start(Some(host.clone()), host.directory().join("wine"))
+    }
+
+    /// The same on the host in which this process runs, below a directory of the lab.
+    pub(super) fn here(directory: &Path) -> Result<Self> {
+        Self::start(None, directory.join(format!("wine-{}", std::process::id())))
+    }
+
+    fn start(host: Option<LabHost>, prefix: PathBuf) -> Result<Self> {
+        let wine = Self { host, prefix, libraries: lab_card::folder()? };
         copy(&wine::prefix()?, &wine.prefix)?;
         let placeholder = wine.prefix.join(wine::SYSTEM).join(lab_card::DLL);
         fs::copy(lab_card::placeholder()?, placeholder).context("the lab card has not been built")?;
@@ -34,7 +44,7 @@ impl WineHost {
         let mut server = wine.prepared(wine::SERVER);
         let status = server.arg("-p").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.context("cannot run wineserver")?;
-        ensure!(status.success(), "no wineserver on host {} ({status})", host.name());
+        ensure!(status.success(), "no wineserver for {} ({status})", wine.prefix.display());
         // Starts Wine's services, so that the first program need not.
         wine.spawn(Path::new("wineboot"), &[] as &[&str])?.success(TIMEOUT)?;
         Ok(wine)
@@ -47,6 +57,13 @@ impl WineHost {
         command
     }
 
+    /// The same, on these processors, as `taskset -c` has them.
+    pub(super) fn command_on(&self, processors: &str, program: &Path) -> Command {
+        let mut command = self.prepared("taskset");
+        command.args(["-c", processors, wine::WINE]).arg(program);
+        command
+    }
+
     /// Starts a Windows program; it is killed when the value is dropped.
     pub(super) fn spawn(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Process> {
         let mut command = self.command(program);
@@ -55,7 +72,7 @@ impl WineHost {
     }
 
     fn prepared(&self, program: &str) -> Command {
-        let mut command = self.host.command(program);
+        let mut command = self.host.as_ref().map_or_else(|| Command::new(program), |host| host.command(program));
         // (The lab names a socket of Linux to a host's programs.)
         wine::environment(&mut command, &self.prefix).env("WINEDLLPATH", &self.libraries).env_remove("TICKWIRE_SOCKET");
         command

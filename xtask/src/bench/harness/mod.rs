@@ -19,7 +19,7 @@
 
 pub(super) mod conditions;
 pub(super) mod host_pairs;
-pub(super) mod host_state;
+pub(crate) mod host_state;
 pub(super) mod medians;
 pub(super) mod report;
 pub(super) mod rounds;

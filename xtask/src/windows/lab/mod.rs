@@ -4,6 +4,7 @@
 mod card;
 mod lane;
 mod plain;
+mod testbed;
 mod windivert;
 
 use super::{lab_card, real_windivert, wine};
@@ -21,7 +22,7 @@ pub(crate) struct Options {
 /// A case: its name, and what it does.
 type Case = (&'static str, fn() -> Result<()>);
 
-const CASES: [Case; 11] = [
+const CASES: &[Case] = &[
     ("a_lab_card_has_the_packets_of_claimed_ports", card::claims),
     ("a_program_and_the_service_share_a_lane", lane::echo),
     ("a_program_and_the_service_share_a_lane_by_windivert", lane::echo_by_windivert),
@@ -33,6 +34,7 @@ const CASES: [Case; 11] = [
     ("a_plain_server_runs_on_the_lane", plain::server),
     ("a_plain_client_runs_on_the_lane_by_windivert", plain::client_by_windivert),
     ("a_plain_server_runs_on_the_lane_by_windivert", plain::server_by_windivert),
+    ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
 ];
 
 /// Runs the cases, after building what they need and becoming root.
@@ -70,6 +72,8 @@ fn prepare() -> Result<()> {
     workspace::ask_for_root()?;
     deps::install(&deps::WINDOWS)?;
     deps::install(&deps::WINDOWS_LAB)?;
+    // To build the testbed, and to run it.
+    deps::install(&deps::LAB)?;
     super::add_target()?;
     wine::make()?;
     lab_card::build()?;
@@ -77,5 +81,6 @@ fn prepare() -> Result<()> {
     real_windivert::get()?;
     super::windivert::build(&lane::program("lab_service")?)?;
     plain::build()?;
+    testbed::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }

@@ -3,11 +3,12 @@
 
 use super::lane::{self, Driver};
 use crate::windows::lab_programs;
+use crate::windows::wine::windows_path;
 use crate::windows::wine_host::WineHost;
 use crate::windows::{TARGET, cross};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tickwire_lab::{LabPair, Process, tools};
 
@@ -34,11 +35,6 @@ pub(super) fn build() -> Result<()> {
 /// A file that cargo has built.
 fn built(name: &str) -> Result<PathBuf> {
     Ok(workspace::target()?.join(TARGET).join("debug").join(name))
-}
-
-/// A path as Windows programs have it under Wine.
-pub(super) fn windows_path(path: &Path) -> String {
-    format!("Z:{}", path.display().to_string().replace('/', "\\"))
 }
 
 /// Host a, with Wine, and the service; host b has a kernel.

@@ -1,7 +1,7 @@
 //! WinDivert, by its stand-in: which packets it takes, gives back, and leaves alone.
 
 use super::lane::{self, Driver};
-use super::plain::windows_path;
+use crate::windows::wine::windows_path;
 use crate::windows::wine_host::WineHost;
 use crate::windows::{real_windivert, windivert};
 use anyhow::{Context, Result, ensure};
