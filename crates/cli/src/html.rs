@@ -1,11 +1,11 @@
 //! A report's file.
 
-use crate::output;
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions, canonicalize, metadata, remove_file};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use tickwire_show::output;
 
 /// The report's file. It is opened before the work, so that a wrong name is an error at once, but
 /// created or changed only when the report is written. However the work ends, no empty file is

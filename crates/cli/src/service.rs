@@ -10,7 +10,7 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 
 /// Runs the service until a signal ends it.
 pub(crate) fn run(arguments: Service) -> Result<()> {
-    crate::log::begin();
+    tickwire_show::log::begin();
     tickwire_service::run(options(arguments))?;
     Ok(())
 }

@@ -1,4 +1,5 @@
 //! `tickwire clock` with a time server of the test's own, over loopback.
+#![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;

@@ -1,5 +1,6 @@
 //! Exit statuses and messages of the clock daemon, the time server and `tickwire clock`, according
 //! to the manual.
+#![cfg(unix)]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Exit statuses and messages of studies, latency profiles and the testbed, according to the
 //! manual.
+#![cfg(unix)]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! `tickwire run`: exit statuses, messages and what the program finds in its environment. No
 //! service and no root needed.
+#![cfg(unix)]
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! Exit statuses and messages of the commands other than `run`, according to the manual. Those of
 //! the clock are in `clock_statuses`, those of measurements in `measurement_statuses`.
+#![cfg(unix)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! `tickwire watch` on a terminal, which it restores. No service and no root needed.
+#![cfg(unix)]
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{OpenptyResult, Winsize, openpty};

@@ -14,14 +14,14 @@
 //! | `live` | the progress of a run, published for `tickwire watch` |
 //! | `error` | why nothing could be measured |
 //! | `units` | conversion of times |
-//! | `sanitize_terminal` | sanitizes untrusted text for display |
 //!
 //! The programs that send and receive, and their protocol with the controller, are the crate
 //! `tickwire-node`, here `node`.
 //!
-//! Allowed dependencies: nodes, `tickclock`, the lab, the simulation, reports and the operating
-//! system, but nothing of lanes: the same program measures the kernel and Tickwire. `time` also
-//! uses the reference clock's server and network cards' clocks. No unsafe code.
+//! Allowed dependencies: nodes, `tickclock`, the lab, the simulation, reports, how untrusted text
+//! is shown (`tickwire-show`), and the operating system, but nothing of lanes: the same program
+//! measures the kernel and Tickwire. `time` also uses the reference clock's server and network
+//! cards' clocks. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod controller;
@@ -30,7 +30,6 @@ pub mod live;
 pub mod outcome;
 pub mod pattern;
 pub mod report;
-pub mod sanitize_terminal;
 pub mod schedule;
 pub mod time;
 mod units;

@@ -9,7 +9,6 @@
 use crate::controller::{Live, RunProgress};
 use crate::outcome::StreamDescription;
 use crate::pattern::{MOST_STREAMS, Pattern};
-use crate::sanitize_terminal::sanitized;
 use crate::time::Moment;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
+use tickwire_show::sanitize_terminal::sanitized;
 
 /// Root's directory.
 const OWN_DIRECTORY: &str = "/run/tickwire";

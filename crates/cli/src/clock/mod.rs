@@ -108,7 +108,7 @@ fn print(report: &Report, json: bool, table: fn(&Report, Option<usize>) -> Strin
     let out = std::io::stdout();
     let width = terminal_size_of(&out).filter(|_| out.is_terminal()).map(|(Width(width), _)| width.into());
     let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { table(report, width) };
-    crate::output::print(&text)?;
+    tickwire_show::output::print(&text)?;
     Ok(known(report.bound_ns.is_some()))
 }
 

@@ -58,7 +58,7 @@ fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
     } else {
         format!("the time is not known: {}\n", why::untold(reading))
     };
-    crate::output::print(&text)?;
+    tickwire_show::output::print(&text)?;
     Ok(super::known(reading.is_known()))
 }
 
@@ -95,14 +95,14 @@ pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
         } else {
             format!("{count} unknown\n")
         };
-        crate::output::print(&text)
+        tickwire_show::output::print(&text)
     };
     if arguments.counters.is_empty() {
         for (number, line) in std::io::stdin().lock().lines().enumerate() {
             let line = line.with_context(|| format!("cannot read line {} of standard input", number + 1))?;
             let text = line.trim();
             let more = if text.is_empty() {
-                crate::output::print(if arguments.json { "null\n" } else { "\n" })?
+                tickwire_show::output::print(if arguments.json { "null\n" } else { "\n" })?
             } else if let Ok(count) = text.parse() {
                 one(count)?
             } else {

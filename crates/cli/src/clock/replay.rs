@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &ClockReplay) -> Result<ExitCode> {
     } else if !arguments.pages {
         text = shown(&replayed);
     }
-    crate::output::print(&text)?;
+    tickwire_show::output::print(&text)?;
     Ok(if replayed.different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -9,7 +9,7 @@ use tickwire_timekeeper::Daemon;
 use tickwire_timekeeper::config::PolledServer;
 
 pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
-    crate::log::begin();
+    tickwire_show::log::begin();
     let mut config = super::configured(arguments.config.file.as_deref())?;
     if !arguments.servers.is_empty() {
         let named = |name: &String| PolledServer::named(name).map_err(|what| Usage::of("--server", what));

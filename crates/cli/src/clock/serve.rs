@@ -9,7 +9,7 @@ use tickwire_timekeeper::TimeServer;
 use tickwire_timekeeper::serve::listen;
 
 pub(super) fn run(arguments: &ClockServe) -> Result<ExitCode> {
-    crate::log::begin();
+    tickwire_show::log::begin();
     let config = super::configured(arguments.config.file.as_deref())?;
     let page = arguments.page.or(&config.page);
     let mut serve = config.serve;

@@ -1,10 +1,10 @@
 //! The clock's state as text for users.
 
 use super::units::{span, utc};
-use crate::layout::{fits, wrap};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use tickclock::Nanos;
+use tickwire_show::layout::{fits, wrap};
 use tickwire_timekeeper::{Report, SourceReport};
 
 /// What `tickwire clock status` shows.

@@ -1,10 +1,10 @@
 //! The library, the service and this user's limits.
 
-use super::finding::Finding;
 use crate::client;
 use crate::run::environment;
 use nix::sys::resource::{Resource, getrlimit};
 use std::path::Path;
+use tickwire_show::finding::Finding;
 
 /// Below this a server with many connections runs out of descriptors.
 const FILES: u64 = 4096;
@@ -44,8 +44,8 @@ fn files(limit: Option<(u64, u64)>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Good, Improve, Missing};
     use super::*;
+    use tickwire_show::finding::Verdict::{Good, Improve, Missing};
 
     #[test]
     fn limits_and_a_missing_service_are_judged() {

@@ -1,8 +1,8 @@
 //! The network cards: how divert can be attached, and their interrupt coalescing.
 
-use super::finding::Finding;
 use super::system::System;
 use std::process::Command;
+use tickwire_show::finding::Finding;
 
 /// Drivers in Linux with native XDP.
 const NATIVE: [&str; 34] = [
@@ -126,9 +126,9 @@ fn coalescing_of(name: &str, printed: &str) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Good, Improve, Missing};
     use super::super::tests::{tree, verdicts};
     use super::*;
+    use tickwire_show::finding::Verdict::{Good, Improve, Missing};
 
     #[test]
     fn coalescing_is_read_from_ethtool() {

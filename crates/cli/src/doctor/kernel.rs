@@ -1,8 +1,8 @@
 //! The kernel: its version, BPF, and the features that lanes need.
 
-use super::finding::Finding;
 use super::system::System;
 use tickwire_service::trial::Trial;
+use tickwire_show::finding::Finding;
 
 /// The BPF programs read packets by `bpf_xdp_load_bytes`, new in 5.18.
 const OLDEST: (u32, u32) = (5, 18);
@@ -18,7 +18,7 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
     let is_unknown = trial.tap.as_ref().is_err_and(denied);
     let programs = match &trial.programs {
         Ok(()) => Finding::good("BPF programs", "the kernel takes them"),
-        Err(_) if is_unknown => Finding::unknown("BPF programs"),
+        Err(_) if is_unknown => unknown("BPF programs"),
         Err(why) => Finding::missing(
             "BPF programs",
             format!("the kernel refuses them: {why}"),
@@ -32,7 +32,7 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
             "a program that maps one can overwrite kernel memory (CVE-2024-41009)",
             "update the kernel: mended in Linux 6.10, 6.6.37, 6.1.97, 5.15.162 and 5.10.221; without it the service does not start",
         ),
-        Err(_) if is_unknown => Finding::unknown("BPF ring buffers"),
+        Err(_) if is_unknown => unknown("BPF ring buffers"),
         Err(why) => Finding::missing(
             "BPF ring buffers",
             format!("they cannot be tried: {why}"),
@@ -49,7 +49,7 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
     };
     let tap = match &trial.tap {
         Ok(()) => Finding::good("TAP devices", "lanes send by them"),
-        Err(error) if denied(error) => Finding::unknown("TAP devices"),
+        Err(error) if denied(error) => unknown("TAP devices"),
         Err(error) => Finding::missing(
             "TAP devices",
             format!("none can be made: {error}"),
@@ -86,11 +86,15 @@ fn jit(system: &System) -> Finding {
     }
 }
 
+fn unknown(check: &str) -> Finding {
+    Finding::unknown(check, "only root can try it: `sudo tickwire doctor`")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Good, Improve, Missing, Unknown};
     use super::super::tests::{tree, verdicts};
     use super::*;
+    use tickwire_show::finding::Verdict::{Good, Improve, Missing, Unknown};
 
     #[test]
     fn what_was_tried_is_told_and_so_is_what_could_not_be() {

@@ -1,6 +1,5 @@
 //! `tickwire doctor`: is this machine ready? It changes nothing.
 
-mod finding;
 mod installation;
 mod interface;
 mod kernel;
@@ -9,12 +8,13 @@ mod system;
 
 use crate::args::doctor::Doctor;
 use crate::client::Client;
-use crate::{output, stat};
+use crate::stat;
 use anyhow::{Context, Result};
-use finding::{Finding, Verdict};
 use std::path::Path;
 use std::process::ExitCode;
 use system::System;
+use tickwire_show::finding::{Finding, is_ready};
+use tickwire_show::output;
 
 /// Prints one line for each check.
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
@@ -34,8 +34,7 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
         findings.iter().map(|finding| format!("{finding}\n")).collect()
     };
     output::print(&text)?;
-    let ready = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
-    Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_ready(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The interfaces that a running service accelerates; none if no service answers.
@@ -47,6 +46,7 @@ fn accelerated(socket: &Path) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use tickwire_show::finding::Verdict;
 
     /// A tree of files like /proc and /sys.
     pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -61,12 +61,5 @@ pub(crate) mod tests {
 
     pub(crate) fn verdicts(findings: &[Finding]) -> Vec<Verdict> {
         findings.iter().map(|f| f.verdict).collect()
-    }
-
-    #[test]
-    fn a_finding_is_one_line_with_its_advice() {
-        let finding = Finding::improve("eth0 coalescing", "50 us", "turn it off");
-        assert_eq!(finding.to_string(), "improve  eth0 coalescing: 50 us; turn it off");
-        assert_eq!(Finding::good("kernel", "6.18").to_string(), "good     kernel: 6.18");
     }
 }

@@ -1,7 +1,7 @@
 //! The processors: frequency scaling, idle states, isolation, clock source.
 
-use super::finding::Finding;
 use super::system::System;
+use tickwire_show::finding::Finding;
 
 const CPU: &str = "sys/devices/system/cpu";
 
@@ -98,9 +98,9 @@ fn clock(system: &System) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Good, Improve};
     use super::super::tests::{tree, verdicts};
     use super::*;
+    use tickwire_show::finding::Verdict::{Good, Improve};
 
     const SOURCE: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
 

@@ -2,7 +2,6 @@
 
 use super::on_kernel;
 use super::processes::{self, FileId};
-use super::reading::{Claim, Host, Interface, Lane, Reading, Socket, Tcp};
 use super::search::{Deadline, Search};
 use super::unserved;
 use crate::client::{Client, unexpected};
@@ -13,13 +12,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
-use tickwire_lane::control::{
-    Accelerated, AttachMode, ClaimInfo, ClaimKind, CountersOf, LaneInfo, Reason, Reply, Request,
-};
+use tickwire_lane::control::{CountersOf, LaneInfo, Reason, Reply, Request};
 use tickwire_lane::record_ring::RING_BYTES;
-use tickwire_lane_linux::bpf::GuardRefusal;
 use tickwire_lane_linux::region::View;
-use tickwire_stack::table::{SocketRow, kind};
+use tickwire_show::stat::{
+    ClaimReading, Host, Interface, LANE_COUNTERS, Lane, REFUSALS, StatReading, claim, interface, reason_text, socket,
+};
 
 /// No service makes more lanes than this. A longer listing is broken, and is cut.
 const MANY: usize = 1 << 20;
@@ -38,19 +36,6 @@ pub(super) const HOST_COUNTERS: [&str; 8] = [
     "addresses_left_out",
 ];
 
-/// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow, then [`LOST`].
-const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];
-
-const REFUSALS: [&str; GuardRefusal::ALL.len()] = [
-    "refused_malformed",
-    "refused_protocol",
-    "refused_source",
-    "refused_port",
-    "refused_fragment",
-    "refused_length",
-    "refused_checksum",
-];
-
 /// Packets dropped because a lane's receive ring was full: the program was too slow.
 const LOST: [&str; 1] = ["lost_ring_full"];
 
@@ -62,7 +47,7 @@ fn memory(region: &Metadata) -> u64 {
 }
 
 /// Reads everything. Programs that the service does not know are searched for if a search is due.
-pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<Reading> {
+pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<StatReading> {
     let proc = Path::new("/proc");
     // Before the service is asked, so that its list includes every program that gets a lane in
     // between.
@@ -82,7 +67,7 @@ pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<Reading
     }
     let found = search.latest(&lanes);
     lanes.extend(found.programs);
-    Ok(Reading { host, lanes, incomplete: !found.complete, of_all_users: nix::unistd::geteuid().is_root() })
+    Ok(StatReading { host, lanes, incomplete: !found.complete, of_all_users: nix::unistd::geteuid().is_root() })
 }
 
 /// The interfaces that the service accelerates, or means to.
@@ -116,26 +101,6 @@ fn counters(client: &mut Client, of: CountersOf, lane: u32) -> Result<Vec<u64>> 
     }
 }
 
-fn interface(info: &Accelerated) -> Interface {
-    Interface {
-        name: info.name.as_str().to_owned(),
-        driver: info.driver.as_str().to_owned(),
-        mac: info.mac.to_string(),
-        mtu: info.mtu,
-        mode: match info.mode {
-            AttachMode::None => "none",
-            AttachMode::Native => "native",
-            AttachMode::Generic => "generic",
-            AttachMode::Tc => "tc",
-        },
-        reason: why(info.reason),
-    }
-}
-
-fn why(reason: Reason) -> Option<&'static str> {
-    (reason != Reason::None).then(|| reason.text())
-}
-
 /// The programs that the service knows, and the files of their lanes' regions.
 fn lanes(client: &mut Client) -> Result<(Vec<Lane>, BTreeSet<FileId>)> {
     let mut lanes = Vec::new();
@@ -167,12 +132,12 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
         lane: info.lane,
         program: info.program.as_str().to_owned(),
         pid: info.pid,
-        uid: info.uid,
+        uid: Some(info.uid),
         processes: info.processes,
         age_ms: info.age_ms,
         memory_bytes: 0,
         accelerated,
-        reason: why(info.reason),
+        reason: reason_text(info.reason),
         guard,
         counters: view.map(|v| v.counters().iter().collect()).unwrap_or_default(),
         sockets: view.map(|v| v.rows().iter().filter_map(socket).collect()).unwrap_or_default(),
@@ -186,7 +151,7 @@ pub(crate) fn guard_counters() -> impl Iterator<Item = &'static str> {
 }
 
 /// The lane may end between two requests: then its counters and claims are empty.
-fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64>, Vec<Claim>)> {
+fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64>, Vec<ClaimReading>)> {
     let guard = guard_counters().zip(counters(client, CountersOf::Lane, lane).unwrap_or_default()).collect();
     let mut claims = Vec::new();
     let mut after = tickwire_lane::control::Claim::default();
@@ -198,136 +163,4 @@ fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64
         }
     }
     Ok((guard, claims))
-}
-
-const IPPROTO_TCP: u8 = 6;
-
-fn claim(held: &ClaimInfo) -> Claim {
-    Claim {
-        protocol: if held.protocol == IPPROTO_TCP { "tcp" } else { "udp" },
-        local: held.local.to_string(),
-        remote: (held.kind == ClaimKind::Flow).then(|| held.remote.to_string()),
-    }
-}
-
-/// A row as a socket; none if it is free.
-pub(crate) fn socket(row: &SocketRow) -> Option<Socket> {
-    let (protocol, accelerated) = match row.kind.get() {
-        kind::TCP | kind::LISTENER => ("tcp", true),
-        kind::UDP => ("udp", true),
-        kind::KERNEL_TCP => ("tcp", false),
-        kind::KERNEL_UDP => ("udp", false),
-        _ => return None,
-    };
-    let remote = row.remote.get();
-    Some(Socket {
-        protocol,
-        accelerated,
-        reason: (!accelerated || row.reason.get() != 0).then(|| reason(row.reason.get())),
-        pid: row.pid.get(),
-        fd: row.fd.get(),
-        local: row.local.get().to_string(),
-        remote: (remote.port != 0).then(|| remote.to_string()),
-        state: state(row),
-        rx_queue: accelerated.then(|| row.rx_queue.get()),
-        tx_queue: accelerated.then(|| row.tx_queue.get()),
-        rx_packets: accelerated.then(|| row.rx_packets.get()),
-        rx_bytes: accelerated.then(|| row.rx_bytes.get()),
-        tx_packets: accelerated.then(|| row.tx_packets.get()),
-        tx_bytes: accelerated.then(|| row.tx_bytes.get()),
-        drops: accelerated.then(|| row.drops.get()),
-        tcp: (row.kind.get() == kind::TCP).then(|| tcp(row)),
-    })
-}
-
-fn tcp(row: &SocketRow) -> Tcp {
-    Tcp {
-        srtt_us: row.srtt_us.get(),
-        rto_us: row.rto_us.get(),
-        cwnd: row.cwnd.get(),
-        ssthresh: row.ssthresh.get(),
-        mss: row.mss.get(),
-        retransmits: row.retransmits.get(),
-    }
-}
-
-fn reason(code: u32) -> String {
-    Reason::from_code(code).map_or_else(|| format!("reason {code}, unknown to this version"), |r| r.text().to_owned())
-}
-
-fn state(row: &SocketRow) -> &'static str {
-    match row.kind.get() {
-        kind::LISTENER => "LISTEN",
-        _ => state_name(row.state.get()),
-    }
-}
-
-/// The state's name as `ss` prints it; the numbers are Linux's.
-pub(super) fn state_name(number: u32) -> &'static str {
-    const STATES: [&str; 12] = [
-        "-",
-        "ESTAB",
-        "SYN-SENT",
-        "SYN-RECV",
-        "FIN-WAIT-1",
-        "FIN-WAIT-2",
-        "TIME-WAIT",
-        "UNCONN",
-        "CLOSE-WAIT",
-        "LAST-ACK",
-        "LISTEN",
-        "CLOSING",
-    ];
-    STATES.get(number as usize).copied().unwrap_or("?")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tickwire_stack::addr::{Address, Endpoint};
-
-    #[test]
-    fn the_guards_refusals_have_the_names_of_the_guard() {
-        for (refusal, ours) in GuardRefusal::ALL.iter().zip(REFUSALS) {
-            assert_eq!(format!("refused_{}", refusal.name()), ours);
-        }
-    }
-
-    #[test]
-    fn a_row_becomes_a_socket_and_a_free_one_none() {
-        let row = SocketRow::default();
-        assert!(socket(&row).is_none());
-        row.kind.set(kind::TCP);
-        row.state.set(1);
-        row.local.set(Endpoint::new(Address::v4([10, 0, 0, 1]), 80));
-        row.remote.set(Endpoint::new(Address::v4([10, 0, 0, 2]), 4000));
-        row.srtt_us.set(25);
-        let seen = socket(&row).unwrap();
-        assert_eq!((seen.protocol, seen.state, seen.local.as_str()), ("tcp", "ESTAB", "10.0.0.1:80"));
-        assert_eq!(seen.remote.as_deref(), Some("10.0.0.2:4000"));
-        assert_eq!(seen.tcp.unwrap().srtt_us, 25);
-        assert!(seen.reason.is_none());
-    }
-
-    #[test]
-    fn a_socket_of_which_some_goes_by_the_kernel_says_why() {
-        let row = SocketRow::default();
-        row.kind.set(kind::UDP);
-        row.reason.set(Reason::MulticastLoop.code().into());
-        let seen = socket(&row).unwrap();
-        assert!(seen.accelerated && seen.reason.unwrap().contains("IP_MULTICAST_LOOP"));
-    }
-
-    #[test]
-    fn a_socket_on_the_kernel_says_why_and_nonsense_in_a_row_does_no_harm() {
-        let row = SocketRow::default();
-        row.kind.set(kind::KERNEL_UDP);
-        row.reason.set(Reason::Loopback.code().into());
-        row.state.set(u32::MAX);
-        let seen = socket(&row).unwrap();
-        assert!(!seen.accelerated && seen.reason.unwrap().contains("loopback"));
-        assert_eq!(seen.state, "?");
-        row.reason.set(60_000);
-        assert!(socket(&row).unwrap().reason.unwrap().contains("60000"));
-    }
 }

@@ -1,19 +1,18 @@
 //! Sockets on the kernel of programs that have a lane. The lane's row has the reason; their queues
 //! and state come from the kernel's own tables.
 
-use super::gather::state_name;
 use super::kernels;
 use super::processes::socket_inode;
-use super::reading::{Lane, Socket};
 use super::search::Deadline;
 use std::collections::HashMap;
 use std::path::Path;
+use tickwire_show::stat::{Lane, SocketReading, state_name};
 
 /// Fills in what the kernel's tables have, for the sockets that can be read: not those of other
 /// users, nor of other network namespaces.
 pub(super) fn fill_in(proc: &Path, lanes: &mut [Lane], deadline: Deadline) {
     let on_kernel = lanes.iter_mut().flat_map(|lane| &mut lane.sockets).filter(|socket| !socket.accelerated);
-    let mut found: HashMap<u64, Vec<&mut Socket>> = HashMap::new();
+    let mut found: HashMap<u64, Vec<&mut SocketReading>> = HashMap::new();
     for socket in on_kernel.take_while(|_| !deadline.has_passed()) {
         if let Some(inode) = socket_inode(&proc.join(format!("{}/fd/{}", socket.pid, socket.fd))) {
             found.entry(inode).or_default().push(socket);
@@ -26,7 +25,7 @@ pub(super) fn fill_in(proc: &Path, lanes: &mut [Lane], deadline: Deadline) {
     for (inode, kernel) in kernels {
         // The program controls the row, and the process number in it is that of its own PID
         // namespace: it may name another process's socket.
-        let is_it = |socket: &&mut &mut Socket| {
+        let is_it = |socket: &&mut &mut SocketReading| {
             socket.protocol == kernel.protocol && [kernel.local.port, 0].contains(&port(&socket.local))
         };
         for socket in found.get_mut(&inode).into_iter().flatten().filter(is_it) {
@@ -45,8 +44,8 @@ fn port(endpoint: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::super::fake::{LIBRARY_LINE, Proc, line};
-    use super::super::gather::socket;
     use super::*;
+    use tickwire_show::stat::socket;
     use tickwire_stack::table::{SocketRow, kind};
 
     fn lane(pid: u32, fds: &[u32]) -> Lane {

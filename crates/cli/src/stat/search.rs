@@ -4,8 +4,8 @@
 //! may have any number of mappings and descriptors. So a search has a deadline, and repeated
 //! readings do not search every time.
 
-use super::reading::Lane;
 use std::time::{Duration, Instant};
+use tickwire_show::stat::Lane;
 
 /// Each of the three steps of a search takes this long at most.
 const LONGEST: Duration = Duration::from_millis(500);

@@ -5,14 +5,13 @@
 //! and a client that reconnected while the service was away. The service does not know such a
 //! program, so it is searched for among the processes of this network namespace.
 
-use super::gather::state_name;
 use super::kernels::{self, KernelSocket};
 use super::processes::{FileId, Process};
-use super::reading::{Lane, Socket};
 use super::search::{Deadline, SearchResult};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use tickwire_show::stat::{Lane, SocketReading, state_name};
 
 /// Of a program that has never had a lane.
 const WITHOUT: &str = "its sockets were opened while no service gave it a lane: none ran, or none that its user may use (`tickwire run` says which), and restarting the program helps once one does; or they were opened past the C library, as Go does";
@@ -90,7 +89,7 @@ fn program(process: &Process, sockets: &[(u32, &KernelSocket)]) -> Lane {
     Lane {
         program: process.program.clone(),
         pid: process.pid,
-        uid: process.uid,
+        uid: Some(process.uid),
         processes: 1,
         reason: Some(reason),
         sockets: sockets.iter().map(|(fd, kernel)| socket(process.pid, *fd, kernel, reason)).collect(),
@@ -98,8 +97,8 @@ fn program(process: &Process, sockets: &[(u32, &KernelSocket)]) -> Lane {
     }
 }
 
-fn socket(pid: u32, fd: u32, kernel: &KernelSocket, reason: &str) -> Socket {
-    Socket {
+fn socket(pid: u32, fd: u32, kernel: &KernelSocket, reason: &str) -> SocketReading {
+    SocketReading {
         protocol: kernel.protocol,
         accelerated: false,
         reason: Some(reason.to_owned()),
@@ -150,7 +149,10 @@ mod tests {
         let all = found(&proc, &[], &[]);
         assert_eq!(pids(&all), [20]);
         let server = &all[0];
-        assert_eq!((server.program.as_str(), server.uid, server.lane, server.accelerated), ("server", 1000, 0, false));
+        assert_eq!(
+            (server.program.as_str(), server.uid, server.lane, server.accelerated),
+            ("server", Some(1000), 0, false)
+        );
         assert_eq!(server.reason, Some(WITHOUT));
         let sockets: Vec<_> = server.sockets.iter().map(|s| (s.fd, s.protocol, s.state, s.accelerated)).collect();
         assert_eq!(sockets, [(3, "tcp", "LISTEN", false), (4, "udp", "UNCONN", false)]);

@@ -3,9 +3,9 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
+use tickwire_show::sanitize_terminal::sanitized;
 use tickwire_testbed::controller::{ExperimentPlan, Live, RunProgress};
 use tickwire_testbed::outcome::{Carrier, Timing};
-use tickwire_testbed::sanitize_terminal::sanitized;
 use tickwire_testbed::time::{self, Moment};
 
 /// The bar.

@@ -1,6 +1,6 @@
 //! Dropped packets: the counters of guard and stack that mean loss, grouped into a few kinds.
 
-use crate::stat::Lane;
+use tickwire_show::stat::Lane;
 
 /// A kind of loss.
 #[derive(Debug)]

@@ -4,13 +4,13 @@
 use super::draw::longest_round_trip_us;
 use super::dropped::{self, KINDS};
 use super::snapshot::Snapshot;
-use crate::stat::{Lane, Reading};
 use std::collections::BTreeMap;
 use tickwire_metrics::{Exposition, Labels, MetricKind};
+use tickwire_show::sanitize_terminal::sanitized;
+use tickwire_show::stat::{Lane, StatReading};
 use tickwire_testbed::controller::{Live, LiveStream};
 use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
-use tickwire_testbed::sanitize_terminal::sanitized;
 
 /// The longest value of a label, in characters.
 const LONGEST: usize = 200;
@@ -127,7 +127,7 @@ const fn timing(live: &Live) -> &'static str {
     }
 }
 
-fn host(metrics: &mut Exposition, reading: &Reading) {
+fn host(metrics: &mut Exposition, reading: &StatReading) {
     let interfaces = reading.host.interfaces.iter().map(|interface| {
         let labels = vec![label("interface", &interface.name), ("mode", interface.mode.to_owned())];
         (labels, f64::from(u8::from(interface.reason.is_none())))

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Watch) -> Result<ExitCode> {
     } else if arguments.once || !std::io::stdout().is_terminal() {
         let out = std::io::stdout();
         let width = terminal_size_of(&out).filter(|_| out.is_terminal()).map_or(USUAL_WIDTH, |(Width(width), _)| width);
-        crate::output::print(&draw::text(&sources.look(), width))?;
+        tickwire_show::output::print(&draw::text(&sources.look(), width))?;
     } else {
         screen::run(sources, interval)?;
     }

@@ -3,10 +3,11 @@
 use crate::args::watch::Watch;
 use crate::client::Client;
 use crate::clock;
-use crate::stat::{self, Reading, Search};
+use crate::stat::{self, Search};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tickwire_show::stat::StatReading;
 use tickwire_testbed::live::{self, Seen, Shown};
 use tickwire_timekeeper::Report;
 
@@ -14,7 +15,7 @@ use tickwire_timekeeper::Report;
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) clock: Result<Report, String>,
-    pub(crate) service: Result<Reading, String>,
+    pub(crate) service: Result<StatReading, String>,
     pub(crate) testbed: Result<Watched, String>,
 }
 

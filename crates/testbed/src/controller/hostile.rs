@@ -9,9 +9,9 @@ use super::timeouts::Timeouts;
 use crate::node::protocol::{NodeReport, Progress, StreamResult};
 use crate::outcome::{Carrier, Run};
 use crate::pattern::Pattern;
-use crate::sanitize_terminal::is_obeyed;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use tickwire_show::sanitize_terminal::is_obeyed;
 
 /// Longer than a run can take, whatever nodes do.
 const AT_ALL: Duration = Duration::from_secs(60);

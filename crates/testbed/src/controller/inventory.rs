@@ -16,12 +16,12 @@
 
 use super::host::{Hosts, NodeHost, Way};
 use crate::pattern::Pattern;
-use crate::sanitize_terminal::{is_obeyed, sanitized};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tickwire_settings::Wrong;
+use tickwire_show::sanitize_terminal::{is_obeyed, sanitized};
 
 /// Why a file of nodes cannot be used.
 pub type InventoryError = tickwire_settings::SettingsError;

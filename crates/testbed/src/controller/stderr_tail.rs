@@ -1,11 +1,11 @@
 //! The end of a program's standard error. Output of any length is accepted, and a descendant may
 //! keep the pipe open.
 
-use crate::sanitize_terminal::sanitized;
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tickwire_show::sanitize_terminal::sanitized;
 
 /// Bytes kept of the end.
 const KEPT: usize = 2000;

@@ -7,10 +7,10 @@ use super::sweep::steps;
 use super::verdict::verdict;
 use super::words::{carrier, megabits, on, percent, plain_ms, seconds, share, short_ms, timing, total};
 use crate::outcome::{Carrier, Experiment, Run, StreamFigures};
-use crate::sanitize_terminal::sanitized;
 use crate::time::{TimeFigures, cells};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
+use tickwire_show::sanitize_terminal::sanitized;
 
 const WIDTH: usize = 80;
 

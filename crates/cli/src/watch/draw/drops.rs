@@ -4,8 +4,8 @@ use super::super::dropped::{self, KINDS};
 use super::figures::count;
 use super::panel::{Panel, wrapped};
 use super::plain;
-use crate::stat::{Lane, Reading};
 use ratatui::style::{Color, Style};
+use tickwire_show::stat::{Lane, StatReading};
 
 /// The host's counters of lost packets.
 const OF_THE_HOST: [(&str, &str); 3] = [
@@ -14,7 +14,7 @@ const OF_THE_HOST: [(&str, &str); 3] = [
     ("lost_redirect", "not taken by the card"),
 ];
 
-pub(super) fn panel(service: &Result<Reading, String>, width: usize) -> Panel {
+pub(super) fn panel(service: &Result<StatReading, String>, width: usize) -> Panel {
     let title = "Drops";
     let Ok(reading) = service else {
         return Panel::saying(title, "the service counts what is dropped, and none answers", width);
@@ -30,7 +30,7 @@ pub(super) fn panel(service: &Result<Reading, String>, width: usize) -> Panel {
     Panel { title: title.to_owned(), note: in_all(reading), lines, ..Panel::default() }
 }
 
-fn in_all(reading: &Reading) -> String {
+fn in_all(reading: &StatReading) -> String {
     let lanes = reading.lanes.iter().map(dropped::in_all).fold(0, u64::saturating_add);
     format!("{} on lanes", count(lanes, 9))
 }

@@ -5,12 +5,12 @@ use super::super::dropped;
 use super::figures::{count, time};
 use super::panel::{Column, FAINT, Panel, STRONG, row, titles, wrapped};
 use super::plain;
-use crate::stat::{Interface, Lane, Reading, Socket};
 use ratatui::style::{Color, Style};
 use ratatui::text::Line;
 use std::collections::BTreeMap;
+use tickwire_show::stat::{Interface, Lane, SocketReading, StatReading};
 
-pub(super) fn panel(service: &Result<Reading, String>, width: usize) -> Panel {
+pub(super) fn panel(service: &Result<StatReading, String>, width: usize) -> Panel {
     let reading = match service {
         Ok(reading) => reading,
         Err(why) => return Panel::saying("Lanes", &plain(why), width),
@@ -32,7 +32,7 @@ pub(super) fn panel(service: &Result<Reading, String>, width: usize) -> Panel {
     panel
 }
 
-fn note(reading: &Reading) -> String {
+fn note(reading: &StatReading) -> String {
     let diverted = reading.host.counters.get("diverted").copied().unwrap_or(0);
     format!("{} packets diverted", count(diverted, 9))
 }
@@ -126,7 +126,7 @@ fn round_trip(lane: &Lane) -> String {
 }
 
 /// The bytes in a queue, over all of its sockets.
-fn queued(lane: &Lane, queue: fn(&Socket) -> Option<u32>) -> String {
+fn queued(lane: &Lane, queue: fn(&SocketReading) -> Option<u32>) -> String {
     count(lane.sockets.iter().filter_map(queue).map(u64::from).sum(), 7)
 }
 

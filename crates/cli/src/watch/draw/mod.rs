@@ -19,7 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::Span;
-use tickwire_testbed::sanitize_terminal::sanitized;
+use tickwire_show::sanitize_terminal::sanitized;
 
 /// From this width on, the streams have a column of their own, if the page is not too low.
 const WIDE: u16 = 150;

@@ -108,7 +108,7 @@ pub(super) fn titles(columns: &[Column]) -> Line<'static> {
 
 /// A text in lines of this width.
 pub(super) fn wrapped(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
-    let text = crate::layout::wrap(text, Some(width));
+    let text = tickwire_show::layout::wrap(text, Some(width));
     text.lines().map(|line| Line::styled(line.to_owned(), style)).collect()
 }
 

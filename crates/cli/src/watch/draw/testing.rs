@@ -1,9 +1,9 @@
 //! Snapshots for tests.
 
 use super::super::snapshot::{Snapshot, Watched};
-use crate::stat::{Host, Interface, Lane, Reading, Socket, Tcp};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tickwire_show::stat::{Host, Interface, Lane, SocketReading, StatReading, Tcp};
 use tickwire_testbed::controller::{Live, LiveStream, RunProgress};
 use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
@@ -93,8 +93,8 @@ pub(crate) fn watched() -> Watched {
     Watched { shown, age: Duration::ZERO, others: 0 }
 }
 
-fn socket(reason: Option<&str>) -> Socket {
-    Socket {
+fn socket(reason: Option<&str>) -> SocketReading {
+    SocketReading {
         protocol: "tcp",
         accelerated: reason.is_none(),
         reason: reason.map(str::to_owned),
@@ -121,7 +121,7 @@ pub(crate) fn lane(program: &str, lane: u32) -> Lane {
         lane,
         program: program.to_owned(),
         pid: 4242,
-        uid: 1000,
+        uid: Some(1000),
         processes: 1,
         age_ms: 2500,
         memory_bytes: 29 << 20,
@@ -136,8 +136,8 @@ pub(crate) fn lane(program: &str, lane: u32) -> Lane {
         ]),
         counters: BTreeMap::from([("TcpRetransSegs", 3), ("UdpRcvbufErrors", 5), ("TcpInSegs", 70)]),
         sockets: vec![
-            Socket { rx_queue: Some(123), tcp: tcp(485), ..socket(None) },
-            Socket { tx_queue: Some(4567), tcp: tcp(80), ..socket(None) },
+            SocketReading { rx_queue: Some(123), tcp: tcp(485), ..socket(None) },
+            SocketReading { tx_queue: Some(4567), tcp: tcp(80), ..socket(None) },
             socket(Some("the peer is on this host")),
         ],
         claims: Vec::new(),
@@ -148,9 +148,9 @@ fn interface(name: &str, reason: Option<&'static str>) -> Interface {
     Interface { name: name.into(), driver: "veth".into(), mac: String::new(), mtu: 1500, mode: "native", reason }
 }
 
-fn reading(lanes: Vec<Lane>) -> Reading {
+fn reading(lanes: Vec<Lane>) -> StatReading {
     let counters = BTreeMap::from([("diverted", 123_456), ("passed", 5), ("capture_lost", 0)]);
-    Reading {
+    StatReading {
         host: Host { interfaces: vec![interface("eth0", None)], counters },
         lanes,
         incomplete: false,
@@ -192,7 +192,7 @@ pub(crate) fn idle() -> Snapshot {
         sources: vec![silent],
         ..report()
     };
-    let mut service = Reading { of_all_users: false, ..reading(Vec::new()) };
+    let mut service = StatReading { of_all_users: false, ..reading(Vec::new()) };
     service.host.interfaces = vec![interface("eth9", Some("its driver has no XDP"))];
     let mut testbed = watched();
     (testbed.shown.live, testbed.shown.step) = (None, None);
@@ -211,7 +211,7 @@ pub(crate) fn hostile() -> Snapshot {
     clock.sources.push(SourceReport { standing: "silent".into(), name, ..SourceReport::default() });
     let mut lane = lane(NAME, u32::MAX);
     lane.sockets.push(socket(Some(NAME)));
-    lane.sockets.push(Socket { rx_queue: Some(u32::MAX), tx_queue: Some(u32::MAX), ..socket(None) });
+    lane.sockets.push(SocketReading { rx_queue: Some(u32::MAX), tx_queue: Some(u32::MAX), ..socket(None) });
     lane.counters.values_mut().for_each(|value| *value = u64::MAX);
     lane.guard.values_mut().for_each(|value| *value = u64::MAX);
     let mut service = reading(vec![lane]);

@@ -4,7 +4,10 @@ use anyhow::{Context, Result};
 use std::io::{ErrorKind, Write};
 
 /// Prints; returns whether the reader of standard output wants more.
-pub(crate) fn print(text: &str) -> Result<bool> {
+///
+/// # Errors
+/// If it cannot be written.
+pub fn print(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // The reader has closed the pipe, as `head` does.

@@ -1,8 +1,9 @@
-//! Fits text to a terminal's width.
+//! Text that fits a terminal's width.
 
 /// Wraps a line between words at `width`, if there is one. Continuation lines are indented like the
 /// line, but by at least four. A word longer than the width is not broken.
-pub(crate) fn wrap(line: &str, width: Option<usize>) -> String {
+#[must_use]
+pub fn wrap(line: &str, width: Option<usize>) -> String {
     let Some(width) = width.filter(|width| line.chars().count() > *width) else { return line.to_owned() };
     let start = line.len() - line.trim_start().len();
     let indent = start.max(4);
@@ -26,13 +27,15 @@ pub(crate) fn wrap(line: &str, width: Option<usize>) -> String {
 }
 
 /// Whether each line of a text fits.
-pub(crate) fn fits(text: &str, width: Option<usize>) -> bool {
+#[must_use]
+pub fn fits(text: &str, width: Option<usize>) -> bool {
     width.is_none_or(|width| text.lines().all(|line| line.trim_end().chars().count() <= width))
 }
 
 /// The first lines of a page, as many as a terminal of this height shows, and the number of those
 /// left out.
-pub(crate) fn cut(page: &str, height: usize) -> String {
+#[must_use]
+pub fn cut(page: &str, height: usize) -> String {
     let lines: Vec<&str> = page.lines().collect();
     if lines.len() < height {
         return page.to_owned();

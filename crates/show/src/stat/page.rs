@@ -1,13 +1,14 @@
 //! A reading as text for users.
 
-use super::reading::{Interface, Lane, Reading, Socket};
+use super::reading::{Interface, Lane, SocketReading, StatReading, Tcp};
 use crate::layout::{fits, wrap};
 use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The whole page, wrapped at `width` if there is one.
-pub(crate) fn page(reading: &Reading, width: Option<usize>) -> String {
+#[must_use]
+pub fn page(reading: &StatReading, width: Option<usize>) -> String {
     let mut page = String::new();
     let mut line = |text: &str| {
         // Writing to a string does not fail.
@@ -55,7 +56,8 @@ fn interface_line(interface: &Interface) -> String {
 }
 
 fn lane_line(lane: &Lane) -> String {
-    let who = format!("{} (process {}, user {})", lane.program, lane.pid, lane.uid);
+    let user = lane.uid.map(|uid| format!(", user {uid}")).unwrap_or_default();
+    let who = format!("{} (process {}{user})", lane.program, lane.pid);
     if let Some(reason) = lane.reason {
         let many = if lane.processes > 1 { format!(", {} processes", lane.processes) } else { String::new() };
         return format!("{who}: on the kernel{many}: {reason}");
@@ -107,7 +109,7 @@ fn sockets(lane: &Lane, width: Option<usize>) -> String {
 
 /// The path of a socket, lane or kernel. Its reason gets a number, unless it is that of the whole
 /// program.
-fn way<'s>(socket: &'s Socket, of_all: Option<&str>, reasons: &mut Vec<&'s str>) -> String {
+fn way<'s>(socket: &'s SocketReading, of_all: Option<&str>, reasons: &mut Vec<&'s str>) -> String {
     let Some(reason) = &socket.reason else { return "lane".to_owned() };
     if !socket.accelerated && of_all == Some(reason) {
         return "kernel".to_owned();
@@ -122,7 +124,7 @@ fn way<'s>(socket: &'s Socket, of_all: Option<&str>, reasons: &mut Vec<&'s str>)
 
 /// A socket in several lines: its addresses each on a line of its own, so that the longest fit 80
 /// columns, and its figures.
-fn lines(socket: &Socket, way: &str) -> String {
+fn lines(socket: &SocketReading, way: &str) -> String {
     let remote = socket.remote.as_deref().unwrap_or("*");
     let mut text = format!(" {:<4} {:<10} {}\n", socket.protocol, socket.state, socket.local);
     text += &format!("      {:>10} {remote}\n", "to");
@@ -144,16 +146,14 @@ fn or_dash(figure: Option<impl ToString>) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
 }
 
-fn table(sockets: &[Socket], ways: &[String]) -> Table {
+fn table(sockets: &[SocketReading], ways: &[String]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let header =
         ["", "local", "remote", "state", "Recv-Q", "Send-Q", "rx pkts", "tx pkts", "RTT us", "cwnd", "rexmit", "on"];
     table.set_header(header);
     for (socket, way) in sockets.iter().zip(ways) {
-        let tcp = |value: fn(&super::reading::Tcp) -> u32| {
-            socket.tcp.as_ref().map_or(String::new(), |t| value(t).to_string())
-        };
+        let tcp = |value: fn(&Tcp) -> u32| socket.tcp.as_ref().map_or(String::new(), |t| value(t).to_string());
         table.add_row([
             socket.protocol.to_owned(),
             socket.local.clone(),
@@ -186,7 +186,6 @@ fn totals(lanes: &[Lane]) -> BTreeMap<&'static str, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::Tcp;
     use super::*;
 
     fn lane(program: &str, reason: Option<&'static str>) -> Lane {
@@ -194,7 +193,7 @@ mod tests {
             lane: 3,
             program: program.to_owned(),
             pid: 100,
-            uid: 1000,
+            uid: Some(1000),
             processes: 2,
             age_ms: 2500,
             memory_bytes: 29 << 20,
@@ -214,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_page_names_programs_refusals_and_what_the_stacks_counted() {
-        let reading = Reading { lanes: vec![lane("nginx", None), lane("tool", Some("no room"))], ..Reading::default() };
+        let reading =
+            StatReading { lanes: vec![lane("nginx", None), lane("tool", Some("no room"))], ..StatReading::default() };
         let page = page(&reading, None);
         assert!(
             page.contains("nginx (process 100, user 1000): lane 3, 2 s, 2 processes, 29 MiB, in 7 packets"),
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn the_reason_of_a_whole_program_is_said_once() {
         const WHY: &str = "no service ran";
-        let mut reading = Reading { lanes: vec![lane("server", Some(WHY))], ..Reading::default() };
+        let mut reading = StatReading { lanes: vec![lane("server", Some(WHY))], ..StatReading::default() };
         reading.lanes[0].sockets = vec![socket("10.0.0.1:80", "10.0.0.2:80", Some(WHY))];
         let page = page(&reading, None);
         assert_eq!(page.matches(WHY).count(), 1, "{page}");
@@ -238,15 +238,15 @@ mod tests {
 
     #[test]
     fn an_empty_page_says_what_to_do() {
-        let hurried = page(&Reading { incomplete: true, ..Reading::default() }, None);
+        let hurried = page(&StatReading { incomplete: true, ..StatReading::default() }, None);
         assert!(hurried.contains("may be missing"), "{hurried}");
-        let empty = |of_all_users| page(&Reading { of_all_users, ..Reading::default() }, None);
+        let empty = |of_all_users| page(&StatReading { of_all_users, ..StatReading::default() }, None);
         assert!(empty(true).contains("no program is on the fast path: start one with `tickwire run PROGRAM`\n"));
         assert!(empty(false).contains("no program of this user is on the fast path"));
     }
 
-    fn socket(local: &str, remote: &str, reason: Option<&str>) -> Socket {
-        Socket {
+    fn socket(local: &str, remote: &str, reason: Option<&str>) -> SocketReading {
+        SocketReading {
             protocol: "tcp",
             accelerated: reason.is_none(),
             reason: reason.map(str::to_owned),
@@ -271,8 +271,10 @@ mod tests {
         const WHY: &str =
             "the socket names another interface than that of the route, which is said at some length here";
         let long = "[2001:db8:85a3:1234:5678:8a2e:1370:7334]:65535";
-        let mut reading =
-            Reading { lanes: vec![lane("a-program-with-", None), lane("tool", Some(WHY))], ..Reading::default() };
+        let mut reading = StatReading {
+            lanes: vec![lane("a-program-with-", None), lane("tool", Some(WHY))],
+            ..StatReading::default()
+        };
         let short = "10.77.0.1:6390";
         reading.lanes[0].sockets =
             vec![socket(long, long, None), socket(short, long, Some(WHY)), socket(short, short, Some(WHY))];

@@ -1,27 +1,44 @@
-//! The service's log on standard error: one line for each event, with `name=value` fields after the
-//! message.
+//! A service's log: one line for each event, with `name=value` fields after the message.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::io::IsTerminal;
+use std::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::debug_fn;
 
-/// Initialises the log; `RUST_LOG` sets its level.
-pub(crate) fn begin() {
-    let filter = EnvFilter::builder().with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into());
-    let fields = debug_fn(|writer, field, value| match field.name() {
-        "message" => write!(writer, "{value:?}"),
-        name => write!(writer, "{name}={}", word(value)),
-    });
+/// Initialises the log on standard error; `RUST_LOG` sets its level.
+pub fn begin() {
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter.from_env_lossy())
+        .with_env_filter(level())
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        .fmt_fields(fields.delimited(" "));
+        .fmt_fields(fields());
     // The journal has timestamps of its own.
     if std::env::var_os("JOURNAL_STREAM").is_some() { log.without_time().init() } else { log.init() }
+}
+
+/// Initialises the log in a file.
+pub fn begin_in(file: File) {
+    let log = tracing_subscriber::fmt().with_env_filter(level()).with_writer(Mutex::new(file)).with_ansi(false);
+    log.with_target(false).fmt_fields(fields()).init();
+}
+
+fn level() -> EnvFilter {
+    let filter = EnvFilter::builder().with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into());
+    filter.from_env_lossy()
+}
+
+/// How the fields of an event are written.
+fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    debug_fn(|writer, field, value| match field.name() {
+        "message" => write!(writer, "{value:?}"),
+        name => write!(writer, "{name}={}", word(value)),
+    })
+    .delimited(" ")
 }
 
 /// A value as one word of the line, quoted if it is not one: programs choose their own names.
