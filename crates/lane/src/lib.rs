@@ -3,6 +3,7 @@
 //!
 //! | module | what it is about |
 //! |---|---|
+//! | [`build_mark`] | which build a file is of |
 //! | [`control`] | control messages, their codec, and the reasons why a socket is on the kernel |
 //! | [`duty`] | which thread of a lane polls for all |
 //! | [`layout`] | where everything lies in a region; the shared state of waiting threads |
@@ -19,6 +20,7 @@
 //! makes no policy, and trusts nothing that another process can write (rings, region, messages).
 #![forbid(unsafe_code)]
 
+pub mod build_mark;
 pub mod control;
 pub mod duty;
 pub mod layout;

@@ -82,9 +82,11 @@ pub enum AttachMode {
     Generic,
     /// A traffic control classifier at the interface's ingress.
     Tc,
+    /// A driver gives the packets to the service, which judges them itself (Windows).
+    Driver,
 }
 
-field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc = 3 });
+field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc = 3, Driver = 4 });
 
 /// A few remote endpoints; the caller sends the rest in further messages.
 pub type Remotes = List<Endpoint, 8>;
@@ -123,8 +125,9 @@ pub type Interfaces = List<u32, 32>;
 /// A list of figures, whose meaning depends on the request (see [`CountersOf`]).
 pub type Figures = List<u64, 96>;
 
-/// The scope of requested BPF counters. The figures are in the order of the counters' names in the
-/// `bpf` module of `tickwire-lane-linux`.
+/// The scope of requested counters of divert and guard. The figures are in the order of the
+/// counters' names: in the `bpf` module of `tickwire-lane-linux`; on Windows in the service's
+/// `figures`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CountersOf {
     /// All of the host: what divert did.
@@ -276,8 +279,8 @@ messages! {
     };
     /// The first lane whose number is above `after` (0: the first of all) and that the client may
     /// see; after the lanes, programs that have none. Answered by [`Reply::LaneInfo`] with a
-    /// read-only descriptor of its region (none if it was refused a lane), or by [`Reply::Done`]
-    /// after the last.
+    /// read-only descriptor of its region, on Windows of a copy of its counters and rows (none if
+    /// it was refused a lane), or by [`Reply::Done`] after the last.
     ListLanes = 9 [0] {
         /// Where the last answer ended: its `cursor`.
         after: u64,
@@ -296,7 +299,7 @@ messages! {
         /// The claim before.
         after: Claim,
     };
-    /// BPF counters. Answered by [`Reply::Counters`].
+    /// Counters of divert and guard. Answered by [`Reply::Counters`].
     Counters = 12 [0] {
         /// Whose.
         of: CountersOf,

@@ -448,6 +448,7 @@ pub(crate) fn mode_name(mode: AttachMode) -> &'static str {
         AttachMode::Native => "native",
         AttachMode::Generic => "generic",
         AttachMode::Tc => "tc",
+        AttachMode::Driver => "driver",
     }
 }
 

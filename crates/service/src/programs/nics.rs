@@ -25,7 +25,7 @@ impl Programs {
         let variant = match mode {
             AttachMode::Native => Some((program::DIVERT, XdpMode::Driver)),
             AttachMode::Generic => Some((program::DIVERT_GENERIC, XdpMode::Skb)),
-            AttachMode::Tc | AttachMode::None => None,
+            AttachMode::Tc | AttachMode::Driver | AttachMode::None => None,
         };
         let divert = match variant {
             Some((name, xdp_mode)) => {

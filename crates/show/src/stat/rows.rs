@@ -33,6 +33,7 @@ pub fn interface(info: &Accelerated) -> Interface {
             AttachMode::Native => "native",
             AttachMode::Generic => "generic",
             AttachMode::Tc => "tc",
+            AttachMode::Driver => "driver",
         },
         reason: reason_text(info.reason),
     }
