@@ -20,6 +20,17 @@ pub enum CardDriver {
     Lab,
 }
 
+impl CardDriver {
+    /// Its name, which [`FromStr`] reads.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WinDivert => "windivert",
+            Self::Lab => "lab",
+        }
+    }
+}
+
 impl FromStr for CardDriver {
     type Err = OpenCardError;
 
@@ -146,8 +157,9 @@ mod tests {
 
     #[test]
     fn a_driver_has_a_name() {
-        assert_eq!("windivert".parse::<CardDriver>().unwrap(), CardDriver::WinDivert);
-        assert_eq!("lab".parse::<CardDriver>().unwrap(), CardDriver::Lab);
+        for driver in [CardDriver::WinDivert, CardDriver::Lab] {
+            assert_eq!(driver.name().parse::<CardDriver>().unwrap(), driver);
+        }
         assert!("pcap".parse::<CardDriver>().unwrap_err().to_string().contains("use windivert"));
     }
 }

@@ -90,6 +90,16 @@ impl LaneMemory {
         unsafe { std::slice::from_raw_parts(rows.as_ptr(), LIMITS.rows()) }
     }
 
+    /// Copies the bytes of the counters.
+    pub(crate) fn copy_counters(&self, to: &mut [u8]) {
+        self.programs().copy_out(COUNTERS, to);
+    }
+
+    /// Copies the bytes of a row, which is one of [`LaneMemory::rows`].
+    pub(crate) fn copy_row(&self, number: usize, to: &mut [u8]) {
+        self.programs().copy_out(ROWS + number * size_of::<SocketRow>(), to);
+    }
+
     /// The program's section, on the other side.
     fn programs(&self) -> &SectionView {
         assert_eq!(self.side, LaneSide::Service, "a program's public memory is its stack's");

@@ -8,6 +8,7 @@
 //! | `control` | the connection between program and service |
 //! | `port` | the program's side of a lane, coupled to a stack |
 //! | `lane_memory` | the rings of a lane in two sections |
+//! | `lane_snapshot` | a copy of its counters and rows, for a tool that shows them |
 //! | `stack_memory` | the memory of a program's stack |
 //! | `security_descriptor`, `sys` | helpers for calls of Windows |
 //! | `private_object` | which rights to these a program cannot give itself |
@@ -28,6 +29,7 @@ pub mod control;
 pub mod event;
 pub mod event_watch;
 pub mod lane_memory;
+pub mod lane_snapshot;
 pub mod port;
 mod private_object;
 pub mod pulled_socket;

@@ -26,7 +26,7 @@ mod service {
     use std::error::Error;
     use std::os::windows::io::AsHandle;
     use tickwire_card_windows::card::CardClock;
-    use tickwire_card_windows::open::{OpenedCard, open};
+    use tickwire_card_windows::open::{CardDriver, OpenedCard, open};
     use tickwire_lane_windows::clock;
     use tickwire_lane_windows::control::pipe_name;
     use tickwire_lane_windows::event::WakeEvent;
@@ -37,9 +37,11 @@ mod service {
         let [driver, interface] = &arguments[..] else { return Err("usage: lab_service DRIVER INTERFACE".into()) };
         tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::DEBUG).init();
         let clock = CardClock { now: clock::now, at_count: clock::at_count };
-        let OpenedCard { card, nic } = open(driver.parse()?, interface, clock)?;
+        let driver: CardDriver = driver.parse()?;
+        let OpenedCard { card, nic } = open(driver, interface, clock)?;
         let host = AcceleratedHost::open(nic)?;
-        let mut service = WindowsService::start(ServiceParts { pipe: pipe_name(), users: "WD".into(), card, host })?;
+        let parts = ServiceParts { pipe: pipe_name(), users: "WD".into(), card, driver: driver.name(), host };
+        let mut service = WindowsService::start(parts)?;
         println!("ready");
         service.run(WakeEvent::new()?.as_handle())?;
         Ok(())

@@ -10,6 +10,7 @@
 //! | `socket_proof` | what Windows says about the socket of a claim (Windows) |
 //! | [`packet_thread`] | the thread that owns card, lanes and rules |
 //! | `claimed_ports` | of which ports the driver has to take packets |
+//! | [`figures`] | what is counted, for tools |
 //! | [`forwarder`] | packets between a card and lanes: divert and guard, on private copies |
 //!
 //! The others make no system call, so their tests run on every operating system.
@@ -17,6 +18,7 @@
 
 mod claimed_ports;
 pub mod claims;
+pub mod figures;
 pub mod forwarder;
 #[cfg_attr(not(windows), allow(dead_code, reason = "its caller needs Windows"))]
 mod kernel_sockets;

@@ -7,10 +7,13 @@ mod common;
 use common::{CLAIM, REFUSED, Running, ask, claim, hello, socket};
 use std::net::UdpSocket;
 use std::os::windows::io::AsHandle;
+use std::time::Duration;
 use std::{process, thread};
-use tickwire_lane::control::{Claim, ClaimPart, Name, Parts, Reason, Reply, Request};
+use tickwire_lane::control::{AttachMode, Claim, ClaimPart, CountersOf, Name, Parts, Reason, Reply, Request};
+use tickwire_lane_windows::control::ClientChannel;
 use tickwire_lane_windows::event::WakeEvent;
 use tickwire_lane_windows::lane_memory::{LaneMemory, LaneSide};
+use tickwire_lane_windows::lane_snapshot::LaneSnapshot;
 use tickwire_lane_windows::section::SharedSection;
 use tickwire_stack::Memory;
 use tickwire_stack::addr::Endpoint;
@@ -89,4 +92,60 @@ fn the_service_keeps_a_port_for_as_long_as_it_is_claimed_and_lists_it() {
     while UdpSocket::bind(address).is_err() {
         thread::yield_now();
     }
+}
+
+/// All programs that a tool is told of: lane, reason, and how many rows there are, if it has some.
+fn listing(tool: &mut ClientChannel) -> Vec<(u32, Reason, Option<usize>)> {
+    let (mut found, mut after) = (Vec::new(), 0);
+    while let (Reply::LaneInfo { cursor, info }, mut handles) = ask(tool, &Request::ListLanes { after }, &[]) {
+        assert_eq!(info.pid, process::id());
+        let copy = handles.take(0).map(SharedSection::from);
+        assert!(copy.as_ref().is_none_or(|copy| copy.view_writable(4096).is_err()), "it is to be read only");
+        let rows = copy.map(|copy| LaneSnapshot::open(&copy).unwrap().rows().len());
+        found.push((info.lane, info.reason, rows));
+        after = cursor;
+    }
+    found
+}
+
+#[test]
+fn a_tool_is_told_of_the_interface_of_lanes_and_of_programs_without_one() {
+    let service = Running::new();
+    let (mut tool, (first, _first)) = (service.connect(), service.program());
+    let mut unserved = service.connect();
+    assert!(matches!(ask(&mut unserved, &hello(1), &[]).0, Reply::Refused { reason: Reason::Version, .. }));
+    let second = service.program();
+    let expected = [(1, Reason::None, Some(0)), (2, Reason::None, Some(0)), (0, Reason::Version, None)];
+    assert_eq!(listing(&mut tool), expected);
+    assert!(matches!(ask(&mut tool, &Request::ListLanes { after: u64::MAX }, &[]).0, Reply::Done));
+
+    let Reply::Interface { info } = ask(&mut tool, &Request::ListInterfaces { after: 0 }, &[]).0 else {
+        panic!("no interface");
+    };
+    assert_eq!((info.interface, info.driver.as_str(), info.mtu, info.mode), (1, "none", 1500, AttachMode::Driver));
+    assert!(matches!(ask(&mut tool, &Request::ListInterfaces { after: 1 }, &[]).0, Reply::Done));
+    for (of, lane, count) in [(CountersOf::Host, 0, 6), (CountersOf::Lane, 2, 13)] {
+        let Reply::Counters { figures } = ask(&mut tool, &Request::Counters { of, lane }, &[]).0 else {
+            panic!("no counters");
+        };
+        assert_eq!(figures.as_slice(), vec![0; count]);
+    }
+    let gone = ask(&mut tool, &Request::Counters { of: CountersOf::Lane, lane: 3 }, &[]).0;
+    assert!(matches!(gone, Reply::Refused { reason: Reason::LaneGone, .. }), "{gone:?}");
+
+    // A program that leaves its lane, and one that gets one after all.
+    let (mut leaving, _) = second;
+    let request = Request::OnKernel { program: Name::new("test"), reason: Reason::Disabled };
+    assert!(matches!(ask(&mut leaving, &request, &[]).0, Reply::Done));
+    assert!(matches!(ask(&mut unserved, &hello(Memory::LAYOUT_HASH), &[]).0, Reply::Lane { .. }));
+    let expected = [(1, Reason::None, Some(0)), (3, Reason::None, Some(0)), (0, Reason::Disabled, None)];
+    assert_eq!(listing(&mut tool), expected);
+    drop((leaving, unserved, first));
+    for _ in 0..1000 {
+        if listing(&mut tool).is_empty() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    panic!("programs that are gone are listed: {:?}", listing(&mut tool));
 }

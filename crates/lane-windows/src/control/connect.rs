@@ -30,7 +30,9 @@ pub enum ConnectError {
     #[error("no service answers at {0}: start it with `tickwire service`")]
     NoService(String),
     /// This user may not open it.
-    #[error("this user may not use the service at {0}: its settings decide which users may")]
+    #[error(
+        "this user may not use the service at {0}: be administrator, or have one add this user to the group that may (`net localgroup \"Tickwire Users\" USER /add`), then log in again"
+    )]
     NotPermitted(String),
     /// It accepts no client in time, or does not greet one.
     #[error("the service at {0} does not answer: it may be stuck (its log may say why; start it again)")]

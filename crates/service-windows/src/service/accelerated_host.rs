@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tickwire_card_windows::card::NicDescription;
 use tickwire_host_windows::{HostTables, IpHelperError, ResolutionLimits, ResolvedPath, WindowsHost};
-use tickwire_lane::control::Reason;
+use tickwire_lane::control::{Accelerated, AttachMode, Name, Reason};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_steer::tables::{AddressKey, EgressNic, NicIndex, SourceKey, Tables};
@@ -56,6 +56,21 @@ impl AcceleratedHost {
     /// Whether an address is one of the card.
     pub(super) fn is_ours(&self, address: Address) -> bool {
         addresses(self.host.tables(), self.nic.index).any(|own| own == address)
+    }
+
+    /// The card, as tools show it. `driver`: the name of what gives its packets.
+    pub(super) fn describe(&self, driver: &str) -> Accelerated {
+        let NicDescription { index, mac, mtu } = self.nic;
+        let name = self.host.tables().interface(index).map_or("", |interface| &interface.alias);
+        Accelerated {
+            interface: index,
+            name: Name::new(name),
+            driver: Name::new(driver),
+            mac,
+            mtu,
+            mode: AttachMode::Driver,
+            reason: Reason::None,
+        }
     }
 
     /// The longest packet of the card.

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::accelerated_host::interval;
+use super::core::ListedLane;
 use super::mailbox::Mailbox;
 use crate::kernel_sockets::{self, Asked};
 use crate::socket_proof;
@@ -9,9 +10,10 @@ use std::os::windows::io::{AsHandle, OwnedHandle};
 use std::time::{Duration, Instant};
 use tickwire_host_windows::{PortProtocol, ResolvedPath, endpoint_rows};
 use tickwire_lane::control::{ClaimKind, ClaimPart, Name, Parts, Push, Reason, Reply, Request, Token};
-use tickwire_lane_windows::control::{ClientRequest, ReceiveError, ServerChannel};
+use tickwire_lane_windows::control::{ClientRequest, HandleGrant, ReceiveError, ServerChannel};
 use tickwire_lane_windows::event::wait_for;
 use tickwire_lane_windows::lane_memory::LIMITS;
+use tickwire_lane_windows::lane_snapshot::{LaneSnapshot, TOOL_READS};
 use tickwire_registry::LaneId;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::Query;
@@ -30,6 +32,8 @@ struct Client<'s> {
     shared: &'s Shared,
     channel: ServerChannel,
     lane: Option<LaneId>,
+    /// Its number among the programs without a lane, if it is one.
+    unserved: Option<u64>,
     paths: Vec<KeptPath>,
     /// [`super::core::Core::generation`] when they were found.
     generation: u64,
@@ -48,13 +52,16 @@ impl Drop for Client<'_> {
         if let Some(lane) = self.lane {
             self.shared.core().end_lane(lane);
         }
+        if let Some(number) = self.unserved {
+            self.shared.core().forget_unserved(number);
+        }
     }
 }
 
 /// Serves a program until it has gone, or the service ends.
 pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: &Mailbox) {
     let process = channel.process_id();
-    let mut client = Client { shared, channel, lane: None, paths: Vec::new(), generation: 0 };
+    let mut client = Client { shared, channel, lane: None, unserved: None, paths: Vec::new(), generation: 0 };
     while !mailbox.is_ending() {
         match client.turn() {
             Ok(()) => client.wait(mailbox),
@@ -153,8 +160,10 @@ impl Client<'_> {
 
     fn answer(&mut self, request: ClientRequest) -> Result<(), Box<dyn std::error::Error>> {
         let ClientRequest { number, request, mut handles } = request;
-        if let Request::Hello { program, layout } = request {
-            return self.hello(number, program, layout);
+        match request {
+            Request::Hello { program, layout } => return self.hello(number, program, layout),
+            Request::ListLanes { after } => return self.list_lane(number, after),
+            _ => (),
         }
         let outcome = match request {
             Request::Claim { kind, remote } => self.lane().and_then(|lane| {
@@ -165,10 +174,21 @@ impl Client<'_> {
                 self.lane().and_then(|lane| self.shared.core().release(lane, &parts)).map(|()| Reply::Done)
             }
             Request::Resolve { query, .. } => self.resolve(&query),
-            Request::ListLanes { after } => Ok(match self.shared.core().next_lane(after) {
-                Some(info) => Reply::LaneInfo { cursor: info.lane.into(), info: Box::new(info) },
+            Request::ListInterfaces { after } => Ok(match self.shared.core().next_interface(after) {
+                Some(info) => Reply::Interface { info: Box::new(info) },
                 None => Reply::Done,
             }),
+            Request::Counters { of, lane } => {
+                let figures = self.shared.core().figures(of, lane);
+                figures.map(|figures| Reply::Counters { figures: Box::new(figures) })
+            }
+            Request::OnKernel { program, reason } => {
+                if let Some(lane) = self.lane.take() {
+                    self.shared.core().end_lane(lane);
+                }
+                self.note_unserved(program, reason);
+                Ok(Reply::Done)
+            }
             Request::ListClaims { lane, after } => Ok(match self.shared.core().next_claim(lane, after) {
                 Some(held) => Reply::Held { held },
                 None => Reply::Done,
@@ -206,6 +226,30 @@ impl Client<'_> {
         self.lane.ok_or(Reason::BadRequest)
     }
 
+    /// Answers [`Request::ListLanes`]: with a copy of what the lane's program has written about its
+    /// sockets, which is made without the core's lock.
+    fn list_lane(&mut self, number: u32, after: u64) -> Result<(), Box<dyn std::error::Error>> {
+        let next = self.shared.core().next_lane(after);
+        let Some(ListedLane { cursor, info, memory }) = next else { return self.send(Reply::Done, number) };
+        // Without memory for a copy, the tool shows the lane without it.
+        let copy = memory.and_then(|memory| LaneSnapshot::take(&memory).ok());
+        let grant = copy.as_ref().map(|copy| HandleGrant::only(copy.as_handle(), TOOL_READS));
+        let reply = Reply::LaneInfo { cursor, info: Box::new(info) };
+        match self.channel.send(&reply, number, grant.as_slice()) {
+            Err(error) if error.is_end() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The program has no lane: listings say why, until it connects no more, or gets one.
+    fn note_unserved(&mut self, program: Name, reason: Reason) {
+        let mut core = self.shared.core();
+        if let Some(number) = self.unserved.take() {
+            core.forget_unserved(number);
+        }
+        self.unserved = Some(core.note_unserved(self.channel.process_id(), program, reason));
+    }
+
     /// Answers [`Request::Hello`].
     fn hello(&mut self, number: u32, program: Name, layout: u64) -> Result<(), Box<dyn std::error::Error>> {
         if self.lane.is_some() {
@@ -214,9 +258,15 @@ impl Client<'_> {
         let made = self.shared.core().new_lane(self.channel.process_id(), program, layout);
         let (lane, grant) = match made {
             Ok(made) => made,
-            Err(reason) => return self.send(refused(reason), number),
+            Err(reason) => {
+                self.note_unserved(program, reason);
+                return self.send(refused(reason), number);
+            }
         };
         self.lane = Some(lane);
+        if let Some(number) = self.unserved.take() {
+            self.shared.core().forget_unserved(number);
+        }
         let mtu = self.shared.core().mtu();
         let reply = Reply::Lane { lane, token: Token::default(), limits: LIMITS, mtu };
         self.channel.send(&reply, number, &grant.handles())?;

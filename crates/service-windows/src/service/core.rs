@@ -4,6 +4,7 @@ use super::accelerated_host::AcceleratedHost;
 use super::lane_grant::{LaneGrant, NewLane, new_lane};
 use super::now_ns;
 use crate::claims::{Claims, NewClaim};
+use crate::figures;
 use crate::forwarder::RingLosses;
 use crate::packet_thread::{PacketThread, PathCounters};
 use std::collections::BTreeMap;
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use tickwire_card_windows::card::{CardLosses, PacketCard};
 use tickwire_host_windows::ResolvedPath;
-use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, LaneInfo, Name, Parts, Reason};
+use tickwire_lane::control::{
+    Accelerated, Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Name, Parts, Reason,
+};
 use tickwire_lane_windows::lane_memory::{LIMITS, LaneMemory, ReadRing, WriteRing};
 use tickwire_registry::{LaneId, ProvenSocket, TableChange, end_frame, end_segments};
 use tickwire_stack::Memory;
@@ -43,22 +46,49 @@ struct LaneRecord {
     begun: Instant,
 }
 
+/// A connected program without a lane.
+#[derive(Debug)]
+struct UnservedProgram {
+    process: u32,
+    program: Name,
+    reason: Reason,
+    begun: Instant,
+}
+
+/// In listings, programs without a lane have numbers above this, which no lane has.
+const UNSERVED: u64 = 1 << 32;
+
+/// What a listing says of a program.
+pub(super) struct ListedLane {
+    /// Where the listing goes on.
+    pub(super) cursor: u64,
+    pub(super) info: LaneInfo,
+    /// None if it has no lane.
+    pub(super) memory: Option<Arc<LaneMemory>>,
+}
+
 pub(super) struct Core {
     packets: PacketThread<ReadRing, WriteRing>,
     claims: Claims<OwnedHandle>,
     lanes: BTreeMap<LaneId, LaneRecord>,
     host: AcceleratedHost,
+    /// The driver's name.
+    driver: &'static str,
+    /// Programs that stay on the kernel, by a number for each.
+    unserved: BTreeMap<u64, UnservedProgram>,
     last: LaneId,
+    last_unserved: u64,
     generation: u64,
 }
 
 impl Core {
-    pub(super) fn start(card: Box<dyn PacketCard>, host: AcceleratedHost) -> io::Result<Self> {
+    pub(super) fn start(card: Box<dyn PacketCard>, driver: &'static str, host: AcceleratedHost) -> io::Result<Self> {
         let packets = PacketThread::start(card, now_ns)?;
         let tables = host.tables();
         let gone = || io::Error::other("the network card, or its driver, is gone");
         packets.call(move |path| *path.forwarder().tables_mut() = tables).ok_or_else(gone)?;
-        Ok(Self { packets, claims: Claims::default(), lanes: BTreeMap::new(), host, last: 0, generation: 0 })
+        let (claims, lanes, unserved) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { packets, claims, lanes, host, driver, unserved, last: 0, last_unserved: 0, generation: 0 })
     }
 
     pub(super) fn has_lost_card(&self) -> bool {
@@ -211,25 +241,73 @@ impl Core {
         self.host.update(path)
     }
 
-    /// The lane that comes after another.
-    pub(super) fn next_lane(&self, after: u64) -> Option<LaneInfo> {
-        let (&lane, record) = self.lanes.iter().find(|(lane, _)| u64::from(**lane) > after)?;
-        Some(LaneInfo {
-            lane,
-            pid: record.process,
-            uid: 0,
-            program: record.program,
-            processes: 1,
-            claims: self.claims.count(lane) as u32,
-            age_ms: record.begun.elapsed().as_millis() as u64,
-            interface: 0,
-            reason: Reason::None,
-            limits: LIMITS,
-        })
+    /// The program that comes after another in a listing: those with a lane, then the others.
+    pub(super) fn next_lane(&self, after: u64) -> Option<ListedLane> {
+        let lanes = after.checked_add(1).and_then(|first| LaneId::try_from(first).ok());
+        if let Some((&lane, record)) = lanes.and_then(|first| self.lanes.range(first..).next()) {
+            let claims = self.claims.count(lane) as u32;
+            let info = LaneInfo { lane, claims, ..listed(record.process, record.program, record.begun) };
+            return Some(ListedLane { cursor: lane.into(), info, memory: Some(Arc::clone(&record.memory)) });
+        }
+        let (&number, program) = self.unserved.range(after.saturating_sub(UNSERVED) + 1..).next()?;
+        let info = LaneInfo { reason: program.reason, ..listed(program.process, program.program, program.begun) };
+        Some(ListedLane { cursor: UNSERVED + number, info, memory: None })
+    }
+
+    /// Listings are to say that a program has no lane. Returns a number for it.
+    pub(super) fn note_unserved(&mut self, process: u32, program: Name, reason: Reason) -> u64 {
+        self.last_unserved += 1;
+        tracing::info!(process, %program, %reason, "a program stays on the kernel");
+        self.unserved.insert(self.last_unserved, UnservedProgram { process, program, reason, begun: Instant::now() });
+        self.last_unserved
+    }
+
+    /// It is gone.
+    pub(super) fn forget_unserved(&mut self, number: u64) {
+        self.unserved.remove(&number);
+    }
+
+    /// The network card, if it comes after an index.
+    pub(super) fn next_interface(&self, after: u32) -> Option<Accelerated> {
+        let card = self.host.describe(self.driver);
+        (card.interface > after).then_some(card)
+    }
+
+    /// What has been counted.
+    pub(super) fn figures(&self, of: CountersOf, lane: LaneId) -> Result<Figures, Reason> {
+        let read = self.packets.call(move |path| {
+            let unsent = path.counters().unsent;
+            let forwarder = path.forwarder();
+            match of {
+                CountersOf::Host => Some(figures::host(&forwarder.tables().counters, unsent)),
+                CountersOf::Lane => {
+                    let losses = forwarder.losses(lane);
+                    forwarder.tables().lane_counters.get(&lane).map(|counters| figures::lane(counters, losses))
+                }
+            }
+        });
+        read.ok_or(Reason::Device)?.ok_or(Reason::LaneGone)
     }
 
     /// The claim of a lane that comes after another.
     pub(super) fn next_claim(&self, lane: LaneId, after: Claim) -> Option<ClaimInfo> {
         self.claims.next(lane, after)
+    }
+}
+
+/// What a listing says of each program.
+fn listed(process: u32, program: Name, begun: Instant) -> LaneInfo {
+    LaneInfo {
+        lane: 0,
+        pid: process,
+        // Users of Windows have no numbers.
+        uid: 0,
+        program,
+        processes: 1,
+        claims: 0,
+        age_ms: begun.elapsed().as_millis() as u64,
+        interface: 0,
+        reason: Reason::None,
+        limits: LIMITS,
     }
 }

@@ -48,6 +48,8 @@ pub struct ServiceParts {
     pub users: String,
     /// The network card that it accelerates.
     pub card: Box<dyn PacketCard>,
+    /// The name of its driver, for display.
+    pub driver: &'static str,
     /// The host that the card is in.
     pub host: AcceleratedHost,
 }
@@ -97,7 +99,7 @@ impl WindowsService {
     pub fn start(parts: ServiceParts) -> Result<Self, ServiceStartError> {
         pulled_socket::start_winsock()?;
         let listener = PipeListener::new(&parts.pipe, &parts.users)?;
-        let core = Core::start(parts.card, parts.host)?;
+        let core = Core::start(parts.card, parts.driver, parts.host)?;
         let shared = Arc::new(Shared { core: Mutex::new(core) });
         Ok(Self { listener, shared, clients: Vec::new() })
     }

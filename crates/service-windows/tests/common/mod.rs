@@ -78,7 +78,7 @@ impl Running {
             let card = Box::new(NoCable(Arc::new(Woken(thread::current()))));
             let nic = NicDescription { index: 1, mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500 };
             let host = AcceleratedHost::open(nic).unwrap();
-            let parts = ServiceParts { pipe: name, users: "WD".into(), card, host };
+            let parts = ServiceParts { pipe: name, users: "WD".into(), card, driver: "none", host };
             let mut service = WindowsService::start(parts).unwrap();
             started.send(()).unwrap();
             service.run(end.as_handle()).unwrap();
