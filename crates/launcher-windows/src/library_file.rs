@@ -89,11 +89,61 @@ fn plain(path: PathBuf) -> PathBuf {
     rest.filter(is_on_drive).map(PathBuf::from).unwrap_or(path)
 }
 
+/// Reads data that a library exports by this name. Returns whether it does.
+///
+/// # Errors
+/// If there is no such file, or it is no library for this processor.
+pub fn read_exported(path: &Path, name: &str, bytes: &mut [u8]) -> Result<bool, LibraryError> {
+    let fault = |fault| LibraryError { path: path.to_path_buf(), fault };
+    let file = File::open(path).map_err(|error| fault(LibraryFault::Unreadable(error)))?;
+    exported(&FileBytes(file), name, bytes).map_err(fault)
+}
+
+/// As [`read_exported`].
+///
+/// # Errors
+/// If the image is no library of this processor.
+pub fn exported(image: &impl ImageBytes, name: &str, bytes: &mut [u8]) -> Result<bool, LibraryFault> {
+    let headers = library_headers(image)?;
+    let exports = headers.directory(EXPORT);
+    if exports.is_empty() {
+        return Ok(false);
+    }
+    let read = |rva: u32, bytes: &mut [u8]| -> Result<(), ImageError> {
+        image.read_at(headers.file_offset(rva, bytes.len() as u32)?, bytes)?;
+        Ok(())
+    };
+    let mut table = [0; 40];
+    read(exports.rva, &mut table)?;
+    let [count, addresses, names, ordinals] = [24, 28, 32, 36].map(|at| u32_at(&table, at));
+    let entry = |table: u32, number: u32, size: u32| table.wrapping_add(number.wrapping_mul(size));
+    let mut found = vec![0; name.len() + 1];
+    for number in 0..count.min(MOST_EXPORTS) {
+        let mut word = [0; 4];
+        read(entry(names, number, 4), &mut word)?;
+        // A name at the end of the image may be shorter than what is read.
+        if read(u32_at(&word, 0), &mut found).is_err() || found.split_last() != Some((&0, name.as_bytes())) {
+            continue;
+        }
+        let mut ordinal = [0; 2];
+        read(entry(ordinals, number, 2), &mut ordinal)?;
+        read(entry(addresses, u16::from_le_bytes(ordinal).into(), 4), &mut word)?;
+        read(u32_at(&word, 0), bytes)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
 /// The ordinal of a function that a library has itself.
 ///
 /// # Errors
 /// If the image is no library of this processor.
 pub fn first_ordinal(image: &impl ImageBytes) -> Result<Option<u16>, LibraryFault> {
+    Ok(first_exported(image, &library_headers(image)?)?)
+}
+
+/// The headers of a library of this processor.
+fn library_headers(image: &impl ImageBytes) -> Result<ImageHeaders, LibraryFault> {
     let headers = ImageHeaders::read(image)?;
     if headers.machine != OWN_MACHINE || !headers.is_wide {
         return Err(LibraryFault::OtherArchitecture);
@@ -101,7 +151,7 @@ pub fn first_ordinal(image: &impl ImageBytes) -> Result<Option<u16>, LibraryFaul
     if !headers.is_library {
         return Err(LibraryFault::Program);
     }
-    Ok(first_exported(image, &headers)?)
+    Ok(headers)
 }
 
 fn first_exported(image: &impl ImageBytes, headers: &ImageHeaders) -> Result<Option<u16>, ImageError> {
@@ -153,6 +203,25 @@ mod tests {
         let mut nothing = made::image(&[]);
         nothing[START + 23] = 0x20;
         assert_eq!(first_ordinal(&Bytes(nothing)).unwrap(), None);
+    }
+
+    #[test]
+    fn exported_data_is_found_by_its_name() {
+        let mut image = library();
+        // Two names: their addresses, the ordinals of what they name, and the texts.
+        put(&mut image, 0x500 + 24, &[2, 0x1140, 0x1180, 0x1190]);
+        put(&mut image, 0x580, &[0x11a0, 0x11a8]);
+        put(&mut image, 0x590, &[2 | 3 << 16]);
+        image[0x5a0..0x5a0 + 14].copy_from_slice(b"version\0mark\0\0");
+        image[0x610..0x614].copy_from_slice(b"tick");
+        let mut bytes = [0; 4];
+        assert!(exported(&Bytes(image.clone()), "mark", &mut bytes).unwrap());
+        assert_eq!(&bytes, b"tick");
+        for other in ["mar", "marks", ""] {
+            assert!(!exported(&Bytes(image.clone()), other, &mut bytes).unwrap(), "{other:?}");
+        }
+        assert!(exported(&Bytes(image), "mark", &mut [0; 0x2000]).is_err(), "more than the file has");
+        assert!(!exported(&Bytes(library()), "mark", &mut bytes).unwrap());
     }
 
     #[test]
@@ -209,9 +278,14 @@ mod tests {
             for (at, byte) in changes {
                 image[at] = byte;
             }
-            let _ = first_ordinal(&Bytes(image.clone()));
+            let read_all = |image: Vec<u8>| {
+                let image = Bytes(image);
+                let _ = first_ordinal(&image);
+                let _ = exported(&image, "mark", &mut [0; 8]);
+            };
+            read_all(image.clone());
             image.truncate(cut);
-            let _ = first_ordinal(&Bytes(image));
+            read_all(image);
         }
     }
 }

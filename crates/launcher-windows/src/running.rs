@@ -118,6 +118,13 @@ impl RunningProgram {
     }
 }
 
+impl RunningProgram {
+    /// Ends it at once, with this exit code.
+    pub fn end(&self, code: u32) {
+        sys::terminate(self.as_handle(), code);
+    }
+}
+
 impl AsHandle for RunningProgram {
     /// The process.
     fn as_handle(&self) -> BorrowedHandle<'_> {

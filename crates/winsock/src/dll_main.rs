@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::BorrowedHandle;
 use std::path::Path;
+use tickwire_lane::build_mark::{BuildMark, MARK_BYTES};
 use windows_sys::Win32::Foundation::{HINSTANCE, TRUE};
 use windows_sys::Win32::System::SystemServices::DLL_PROCESS_ATTACH;
 use windows_sys::core::BOOL;
@@ -31,6 +32,10 @@ extern "system" fn DllMain(_library: HINSTANCE, reason: u32, _reserved: *mut c_v
 fn enter(process: BorrowedHandle<'_>, library: &Path) -> io::Result<()> {
     tickwire_launcher_windows::enter(process, library).map(drop).map_err(io::Error::other)
 }
+
+/// Which build the library is of. `tickwire run` and `tickwire doctor` read it from the file.
+#[unsafe(no_mangle)]
+static tickwire_winsock_build: [u8; MARK_BYTES] = *BuildMark::OWN.bytes();
 
 /// Whether the hooks are in place: 1 or 0. An import table needs some function of a library to
 /// name; and a debugger or a test can ask this.

@@ -12,7 +12,7 @@ mod thread;
 pub(crate) use console::InterruptsIgnored;
 pub(crate) use loaded_event::LoadedEvent;
 pub(crate) use memory::RemoteProcess;
-pub(crate) use process::{exit_code, has_ended, wait, wait_for_either};
+pub(crate) use process::{exit_code, has_ended, terminate, wait, wait_for_either};
 pub(crate) use start::{NewProcess, StartedProcess, start};
 pub(crate) use thread::load_library;
 

@@ -1,13 +1,15 @@
 //! Getting the lane, at the first socket of IP.
 
 use super::control::Control;
-use super::{Core, Lane, helper};
+use super::{Core, Lane, helper, without_lane};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, OnceLock};
 use tickwire_lane::control::{Reason, Reply};
+use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_windows::clock;
+use tickwire_lane_windows::control::Handles;
 use tickwire_lane_windows::event::WakeEvent;
-use tickwire_lane_windows::lane_memory::{LaneMemory, LaneSide};
+use tickwire_lane_windows::lane_memory::{LaneMemory, LaneSide, ReadRing};
 use tickwire_lane_windows::port::ProgramPort;
 use tickwire_lane_windows::section::SharedSection;
 use tickwire_lane_windows::stack_memory::stack_memory;
@@ -32,13 +34,39 @@ pub(crate) fn lane_if_begun() -> Option<&'static Lane> {
     LANE.get()?.as_ref().ok()
 }
 
+/// The connection of a program that has no lane. While it is there, `tickwire stat` shows the
+/// program, and why.
+static UNSERVED: OnceLock<Control> = OnceLock::new();
+
 fn begin() -> Result<Lane, Reason> {
-    let (control, reply, mut handles) = Control::begin()?;
-    let mtu = match reply {
-        Reply::Lane { mtu, .. } => mtu,
-        Reply::Refused { reason, .. } => return Err(reason),
-        _ => return Err(Reason::Version),
+    let (control, reply, handles) = Control::begin().inspect_err(|reason| without_lane::say(*reason))?;
+    let set_up = match reply {
+        Reply::Lane { mtu, .. } => set_up(mtu, handles).inspect_err(|reason| control.stay_on_kernel(*reason)),
+        Reply::Refused { reason, .. } => Err(reason),
+        _ => Err(Reason::Version),
     };
+    let (core, ring) = match set_up {
+        Ok(done) => done,
+        Err(reason) => {
+            let _ = UNSERVED.set(control);
+            without_lane::say(reason);
+            return Err(reason);
+        }
+    };
+    Ok(Lane {
+        core: Mutex::new(core),
+        ring,
+        changed: Condvar::new(),
+        control,
+        is_lost: AtomicBool::new(false),
+        last_packet: AtomicU64::new(clock::now().as_nanos()),
+        unfinished: Mutex::default(),
+        working: Mutex::default(),
+    })
+}
+
+/// The stack in the memory that the service has made.
+fn set_up(mtu: u32, mut handles: Handles) -> Result<(Core, RecordRing<ReadRing>), Reason> {
     let mut place = 0;
     let mut next = || {
         place += 1;
@@ -53,16 +81,7 @@ fn begin() -> Result<Lane, Reason> {
     stack.fill();
     let port = ProgramPort::new(memory, doorbell, arrived);
     let ring = port.watch();
-    Ok(Lane {
-        core: Mutex::new(Core { stack, port, is_armed: false, generation: 0, is_all_sent: true, sleepers: 0 }),
-        ring,
-        changed: Condvar::new(),
-        control,
-        is_lost: AtomicBool::new(false),
-        last_packet: AtomicU64::new(clock::now().as_nanos()),
-        unfinished: Mutex::default(),
-        working: Mutex::default(),
-    })
+    Ok((Core { stack, port, is_armed: false, generation: 0, is_all_sent: true, sleepers: 0 }, ring))
 }
 
 /// A secret for sequence numbers (RFC 6528): random numbers that the standard library has from the

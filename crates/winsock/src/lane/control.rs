@@ -30,6 +30,11 @@ impl Control {
         Ok((Self { channel: Mutex::new(channel), events }, reply, handles))
     }
 
+    /// Tells the service that the program stays on the kernel.
+    pub(super) fn stay_on_kernel(&self, reason: Reason) {
+        let _ = self.ask(&Request::OnKernel { program: Name::new(&program()), reason }, &[]);
+    }
+
     fn channel(&self) -> MutexGuard<'_, ClientChannel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +119,7 @@ impl Control {
 }
 
 /// The name of this program, for display.
-fn program() -> String {
+pub(super) fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -7,6 +7,7 @@
 //! | `exit_gate` | what other threads see of the process's end |
 //! | `helper` | the thread that drives the stack while no other does |
 //! | `control` | requests to the service |
+//! | `without_lane` | a program that gets no lane |
 //!
 //! One process has a lane, so its lock is a mutex of this process.
 
@@ -15,6 +16,7 @@ mod control;
 mod drive;
 pub(crate) mod exit_gate;
 mod helper;
+mod without_lane;
 
 pub(crate) use begin::{lane, lane_if_begun};
 pub(crate) use drive::{Access, Waited};
