@@ -3,6 +3,8 @@
 
 #[cfg(unix)]
 use tickwire_cli as program;
+#[cfg(windows)]
+use tickwire_cli_windows as program;
 
 fn main() -> std::process::ExitCode {
     program::main()

@@ -1,0 +1,172 @@
+//! The definition of the command line. Options have the names that they have on Linux.
+
+use crate::driver::Driver;
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use tickwire_lane_windows::control::DEFAULT_PIPE;
+
+/// Unmodified programs on a low-latency network path.
+///
+/// Tickwire gives unmodified programs a user-mode TCP/UDP stack over ordinary Ethernet. `tickwire
+/// service` runs once on each machine, as administrator. `tickwire run` starts a program, as any
+/// user that may use the service, so that its sockets take the fast path. Programs that are not
+/// started this way notice nothing, and what cannot be accelerated runs on Windows' own stack, with
+/// a reason in `tickwire stat`.
+#[derive(Debug, Parser)]
+#[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true, after_long_help = include_str!("manual/tickwire.txt"))]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Service(Service),
+    Run(Run),
+    Stat(Stat),
+    Doctor(Doctor),
+}
+
+/// Where the service listens.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// The service's pipe [default: \\.\pipe\tickwire]
+    #[arg(long, env = "TICKWIRE_SOCKET", hide_env_values = true, value_name = "PIPE")]
+    pub(crate) socket: Option<String>,
+}
+
+impl Socket {
+    /// The pipe that was named, else the usual one.
+    pub(crate) fn pipe(&self) -> &str {
+        self.socket.as_deref().filter(|name| !name.is_empty()).unwrap_or(DEFAULT_PIPE)
+    }
+}
+
+/// Run the service that moves packets and hands out lanes (as administrator).
+///
+/// It runs in the foreground and logs to standard error; Ctrl-C ends it in order. With --install it
+/// becomes a service of Windows instead, which starts with the machine and logs to `service.log`
+/// beside this program. When it ends, connections of programs on lanes end, too.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/service.txt"))]
+pub(crate) struct Service {
+    /// Accelerate this network interface, by its name or index [default: the only one that is
+    /// connected and has an address]
+    #[arg(long, value_name = "IF")]
+    pub(crate) interface: Option<String>,
+
+    /// The driver that gives the interface's packets to the service [default: the first that is
+    /// there]
+    #[arg(long, value_enum, value_name = "DRIVER")]
+    pub(crate) driver: Option<Driver>,
+
+    /// Where to listen.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// The group, or its SID, whose members may be accelerated [default: `Tickwire Users`, if there
+    /// is such a group, else administrators only]
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
+
+    /// Enter it among Windows' services, with the other options of this command line, and end
+    #[arg(long, conflicts_with = "uninstall")]
+    pub(crate) install: bool,
+
+    /// Stop it, remove it from Windows' services, and end
+    #[arg(long, conflicts_with_all = ["interface", "driver", "socket_group"])]
+    pub(crate) uninstall: bool,
+
+    /// Windows' service manager has started this process
+    #[arg(long, hide = true, conflicts_with_all = ["install", "uninstall"])]
+    pub(crate) managed: bool,
+}
+
+/// Start a program so that its TCP and UDP sockets take the fast path.
+///
+/// The program has this process's folder, console and standard handles. Its exit status is passed
+/// on, and Ctrl-C is the program's. If it cannot be accelerated (no service, a program of 32 bits)
+/// it runs on Windows' own stack and one line on standard error says why.
+#[derive(Debug, Args)]
+#[command(override_usage = "tickwire run [OPTIONS] <PROGRAM> [ARG]...", after_long_help = include_str!("manual/run.txt"))]
+pub(crate) struct Run {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Do not start the program if it cannot be accelerated (exit status 69)
+    ///
+    /// It also ends with this status if it gets no lane at its first socket.
+    #[arg(long)]
+    pub(crate) require: bool,
+
+    /// The program
+    pub(crate) program: OsString,
+
+    /// Its arguments
+    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Show programs on the fast path, their sockets and the counters.
+///
+/// The figures come from the lanes' memory, without asking the programs. For every socket it says
+/// whether it is accelerated and, if not, why. A user that may use the service sees the lanes of
+/// all users, as with `netstat`. On a console too narrow for the table each socket has a few lines.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/stat.txt"))]
+pub(crate) struct Stat {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Print JSON, one document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Check whether a program would be accelerated on this machine.
+///
+/// One line for each check: good, or what to do; then the verdict. Changes nothing: it asks the
+/// service for a lane, and gives it back.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/doctor.txt"))]
+pub(crate) struct Doctor {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Print JSON, one document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound_and_what_follows_two_dashes_is_the_programs() {
+        Arguments::command().debug_assert();
+        let line = ["tickwire", "run", "--require", "--", "p.exe", "--require", "-x"];
+        let Command::Run(run) = Arguments::parse_from(line).command else {
+            panic!("another command");
+        };
+        assert!(run.require && run.program == "p.exe");
+        assert_eq!(run.arguments, ["--require", "-x"]);
+        for wrong in [&["service", "--install", "--uninstall"][..], &["service", "--driver", "none"], &["run"], &[]] {
+            assert!(Arguments::try_parse_from([&["tickwire"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_name_of_a_pipe_is_the_usual_one() {
+        let pipe = |socket: Option<&str>| Socket { socket: socket.map(str::to_owned) }.pipe().to_owned();
+        assert_eq!(pipe(None), DEFAULT_PIPE);
+        assert_eq!(pipe(Some("")), DEFAULT_PIPE);
+        assert_eq!(pipe(Some(r"\\.\pipe\x")), r"\\.\pipe\x");
+    }
+}

@@ -1,0 +1,48 @@
+//! The program `tickwire` for users on Windows. On other systems this crate is empty.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `run`, `stat`, `doctor`, `service` | the subcommands |
+//! | `args`, `manual` | the definition of the command line; the long parts of its help |
+//! | `client` | asks the service |
+//! | `driver` | which drivers there are, and opening a network card by one |
+//! | `nic` | which network card |
+//! | `installation` | the library beside this program |
+//! | `sys` | calls of Windows |
+//!
+//! What is shown is the same as on Linux where it means the same, and is in `tickwire-show`. May
+//! use all crates for Windows, and leaves decisions to them where it can. Unsafe code is in `sys`
+//! only.
+#![cfg(windows)]
+#![deny(unsafe_code)]
+
+mod args;
+mod client;
+mod doctor;
+mod driver;
+mod installation;
+mod nic;
+mod run;
+mod service;
+mod stat;
+mod sys;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+use tickwire_show::sentence::sentence;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Run(arguments) => return run::run(&arguments),
+        Command::Service(arguments) => service::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error: anyhow::Error| {
+        eprintln!("tickwire: {}", sentence(&error));
+        ExitCode::FAILURE
+    })
+}
