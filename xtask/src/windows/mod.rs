@@ -41,7 +41,7 @@ const CC: &str = "x86_64-w64-mingw32-gcc";
 
 /// Crates beside the shared ones: without code for one operating system, with code for each, and
 /// those for Windows.
-const FURTHER: [&str; 11] = [
+const FURTHER: &[&str] = &[
     "tickwire-report",
     "tickwire-settings",
     "tickclock",
@@ -53,6 +53,8 @@ const FURTHER: [&str; 11] = [
     "tickwire-service-windows",
     "tickwire-launcher-windows",
     "tickwire-winsock",
+    "tickwire-show",
+    "tickwire-cli-windows",
 ];
 
 #[derive(Debug, Subcommand)]
@@ -98,7 +100,7 @@ fn test(options: &Options) -> Result<()> {
     let mut cargo = workspace::cargo();
     // In a shared crate, code for an operating system is behind a default feature.
     cargo.args(["test", "--no-run", "--locked", "--no-default-features", "--tests"]);
-    cargo.args(SHARED.into_iter().chain(FURTHER).flat_map(|package| ["--package", package]));
+    cargo.args(SHARED.into_iter().chain(FURTHER.iter().copied()).flat_map(|package| ["--package", package]));
     let programs = built(cross(&mut cargo))?;
     let wine = Wine::new()?;
     let mut sum = Sum::default();

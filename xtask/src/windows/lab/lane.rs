@@ -171,7 +171,7 @@ fn until_reset(mut stream: TcpStream, busy: &Sender<()>) -> bool {
 }
 
 /// One message, and its echo.
-fn exchange(stream: &mut TcpStream, byte: u8) -> Result<()> {
+pub(super) fn exchange(stream: &mut TcpStream, byte: u8) -> Result<()> {
     let (sent, mut answer) = ([byte; 1000], [0; 1000]);
     stream.write_all(&sent)?;
     stream.read_exact(&mut answer)?;
@@ -205,7 +205,7 @@ fn datagrams(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn connect(address: &str, port: u16) -> Result<TcpStream> {
+pub(super) fn connect(address: &str, port: u16) -> Result<TcpStream> {
     let stream = TcpStream::connect((address, port))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;

@@ -4,6 +4,7 @@
 mod card;
 mod lane;
 mod plain;
+mod program;
 mod testbed;
 mod windivert;
 
@@ -35,6 +36,9 @@ const CASES: &[Case] = &[
     ("a_plain_client_runs_on_the_lane_by_windivert", plain::client_by_windivert),
     ("a_plain_server_runs_on_the_lane_by_windivert", plain::server_by_windivert),
     ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
+    ("the_program_runs_others_and_shows_them", program::accelerated),
+    ("the_program_says_what_is_missing", program::bad_input),
+    ("the_program_is_a_service_of_windows", program::managed),
 ];
 
 /// Runs the cases, after building what they need and becoming root.
@@ -82,5 +86,6 @@ fn prepare() -> Result<()> {
     super::windivert::build(&lane::program("lab_service")?)?;
     plain::build()?;
     testbed::build()?;
+    program::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }
