@@ -144,6 +144,9 @@ pub(crate) const WINDOWS_LAB: [Need; 7] = [
     tool("iptables", "iptables"),
 ];
 
+/// What packing the zip for Windows needs in addition to [`WINDOWS`].
+pub(crate) const WINDOWS_PACKAGE: [Need; 1] = [PYTHON];
+
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =
     [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS, CHRONY];

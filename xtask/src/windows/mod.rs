@@ -13,10 +13,12 @@
 //! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
 //! | `testbed` | the testbed with Windows nodes |
+//! | `package` | the zip for users |
 
 mod lab;
 mod lab_card;
 mod lab_programs;
+mod package;
 mod real_windivert;
 mod testbed;
 mod windivert;
@@ -68,6 +70,8 @@ pub(crate) enum Task {
     /// Start a Windows node of the testbed, for its controller
     #[command(hide = true)]
     TestbedNode(testbed::StarterOptions),
+    /// Build the zip for users on Windows, unpack it in an empty Wine prefix and try it
+    Package,
 }
 
 /// Which tests.
@@ -87,6 +91,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         Task::Lab(options) => lab::run(options),
         Task::Testbed(options) => testbed::run(options),
         Task::TestbedNode(options) => testbed::start_node(options),
+        Task::Package => package::run(),
     }
 }
 

@@ -26,6 +26,11 @@ impl Wine {
         Ok(Self { prefix: prefix()? })
     }
 
+    /// A prefix that was [made](make_at).
+    pub(super) fn at(prefix: &Path) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
     /// A Windows program.
     pub(super) fn run(&self, program: &Path) -> Command {
         let mut command = Command::new(WINE);
@@ -48,12 +53,16 @@ pub(super) fn prefix() -> Result<PathBuf> {
 /// Makes the prefix if it is not there. Afterwards none of its processes runs, except for those of
 /// other tasks that use it now.
 pub(super) fn make() -> Result<()> {
-    let prefix = prefix()?;
+    make_at(&prefix()?)
+}
+
+/// As [`make`], in this folder.
+pub(super) fn make_at(prefix: &Path) -> Result<()> {
     let system = prefix.join(SYSTEM);
     if !system.join("kernel32.dll").exists() {
         eprintln!("preparing Wine ...");
-        fs::create_dir_all(&prefix).with_context(|| format!("cannot create {}", prefix.display()))?;
-        let wine = Wine { prefix: prefix.clone() };
+        fs::create_dir_all(prefix).with_context(|| format!("cannot create {}", prefix.display()))?;
+        let wine = Wine::at(prefix);
         let status = wine.run(Path::new("wineboot")).arg("--init").stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.context("cannot run Wine")?;
         ensure!(status.success() && system.is_dir(), "Wine cannot make {} ({status})", prefix.display());

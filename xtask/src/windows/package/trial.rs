@@ -1,0 +1,39 @@
+//! The zip is unpacked into an empty prefix, and its first commands run there. (What they do on a
+//! lane is tried in the lab: `cargo xtask windows lab`.)
+
+use super::{LIBRARY, PROGRAM, wine};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+pub(super) fn run(zip: &Path, name: &str) -> Result<()> {
+    let prefix = zip.with_file_name("prefix");
+    fs::create_dir_all(&prefix).context("cannot create a prefix")?;
+    wine::make_at(&prefix)?;
+    let wine = wine::Wine::at(&prefix);
+    let folder = prefix.join("drive_c/Program Files");
+    let mut unpack = Command::new("python3");
+    workspace::run(unpack.args(["-m", "zipfile", "-e"]).arg(zip).arg(&folder))?;
+    let program = folder.join(name).join(PROGRAM);
+    let done = |arguments: &[&str], status: i32, words: &[&str]| -> Result<()> {
+        let Output { status: got, stdout, stderr } =
+            wine.run(&program).args(arguments).output().with_context(|| format!("cannot run {arguments:?}"))?;
+        let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+        let is_so = got.code() == Some(status) && words.iter().all(|word| said.contains(word));
+        ensure!(is_so, "{arguments:?} ended with {got}, not {status} and {words:?}: {said}");
+        println!("tickwire {}: exit status {status}, as expected:\n{said}", arguments.join(" "));
+        Ok(())
+    };
+    // The library beside the program is found to be of its build. There is neither driver nor
+    // service.
+    let library = format!("{LIBRARY}, of this version");
+    done(&["doctor"], 1, &[&library, "MISSING  driver", "MISSING  service", "verdict: no program"])?;
+    done(&["service", "--install"], 0, &["the service Tickwire is installed"])?;
+    done(&["service", "--install"], 1, &["there is a service Tickwire already"])?;
+    done(&["service", "--uninstall"], 0, &["the service Tickwire is removed"])?;
+    // The program's own exit status, after one sentence.
+    done(&["run", "--", "cmd.exe", "/c", "exit 3"], 3, &["runs on the kernel's network stack: no service answers"])?;
+    done(&["run", "--require", "--", "cmd.exe", "/c", "exit 3"], 69, &["was not started: no service answers"])
+}
