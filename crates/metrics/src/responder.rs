@@ -1,7 +1,7 @@
 //! A responder for HTTP/1.1 that serves one text, to `GET` and `HEAD` of `/` and `/metrics`. A
 //! client gets one response, and its connection is closed.
 //!
-//! Nothing blocks: the owner waits with `poll` for the descriptors that are [`readable`] or
+//! Nothing blocks: the owner waits (on Linux with `poll`) for the sockets that are [`readable`] or
 //! [`writable`], until something is [`due`]. It then calls [`advance`], and if it [`is_asked`] for
 //! the text, [`answer`]. No client can take more than one of a few places, for a limited time, with
 //! a request of limited size. A new client takes the place of one that makes no progress.
@@ -18,9 +18,9 @@
 //! [`answer`]: Responder::answer
 
 use crate::exposition::CONTENT_TYPE;
+use crate::os::{self, BorrowedSocket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Clients that are served at a time.
@@ -72,20 +72,20 @@ impl Responder {
         self.listener.local_addr()
     }
 
-    /// The descriptors to wait for until they are readable.
-    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let listener = self.paused_until.is_none().then(|| self.listener.as_fd());
+    /// The sockets to wait for until they are readable.
+    pub fn readable(&self) -> impl Iterator<Item = BorrowedSocket<'_>> {
+        let listener = self.paused_until.is_none().then(|| os::borrow(&self.listener));
         let reading = |client: &&Client| matches!(client.state, State::Request(_) | State::Draining { .. });
-        listener.into_iter().chain(self.clients.iter().filter(reading).map(|client| client.stream.as_fd()))
+        listener.into_iter().chain(self.clients.iter().filter(reading).map(|client| os::borrow(&client.stream)))
     }
 
-    /// The descriptors to wait for until they are writable.
-    pub fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// The sockets to wait for until they are writable.
+    pub fn writable(&self) -> impl Iterator<Item = BorrowedSocket<'_>> {
         let responses = self.clients.iter().filter(|client| matches!(client.state, State::Response { .. }));
-        responses.map(|client| client.stream.as_fd())
+        responses.map(|client| os::borrow(&client.stream))
     }
 
-    /// When [`Responder::advance`] has something to do although no descriptor is ready.
+    /// When [`Responder::advance`] has something to do although no socket is ready.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.clients.iter().map(|client| client.until).chain(self.paused_until).min()
