@@ -18,7 +18,13 @@ pub const VARIABLE: &str = "TICKWIRE_CLOCK";
 /// with more privileges than its user, as for `secure_getenv(3)`.
 #[must_use]
 pub fn default_path() -> PathBuf {
-    os::secure_variable(VARIABLE).map_or_else(os::service_page, PathBuf::from)
+    os::secure_variable(VARIABLE).map_or_else(service_path, PathBuf::from)
+}
+
+/// The service's page, whatever the environment says.
+#[must_use]
+pub fn service_path() -> PathBuf {
+    os::service_page()
 }
 
 /// Why a page cannot be read.

@@ -35,6 +35,6 @@ mod os;
 mod wait;
 
 pub use boot::boot_id;
-pub use clock::{Clock, DEFAULT_PATH, OpenError, VARIABLE, default_path};
-pub use map::{CreateError, Writer};
+pub use clock::{Clock, DEFAULT_PATH, OpenError, VARIABLE, default_path, service_path};
+pub use map::{CreateError, Writer, foreign_owner};
 pub use tickwire_clockpage::{Count, CounterKind, Leap, Nanos, PageFault, Parameters, Reading, Root, Scale, Status};

@@ -131,6 +131,15 @@ pub enum CreateError {
     Foreign(PathBuf),
 }
 
+/// The owner of a file, if it is neither the user of this process nor an administrator. A daemon
+/// does not use a file that another user could change at any time.
+///
+/// # Errors
+/// The system does not tell.
+pub fn foreign_owner(file: &File) -> io::Result<Option<String>> {
+    os::stranger(file)
+}
+
 /// Ends a page: notifies its readers and removes its file.
 fn end(mapping: &Mapping, path: &Path) -> io::Result<()> {
     mapping.page().retire();
@@ -194,7 +203,7 @@ impl Writer {
         if !os::has_name(&file, path) {
             return Ok(None);
         }
-        if let Some(owner) = os::stranger(&file).map_err(system("look at"))? {
+        if let Some(owner) = foreign_owner(&file).map_err(system("look at"))? {
             return Err(CreateError::Owner(path.into(), owner));
         }
         if metadata.len() == 0 && metadata.is_file() {

@@ -17,6 +17,8 @@ pub use acpi_pm::AcpiPm;
 #[cfg(target_os = "linux")]
 pub use hpet::Hpet;
 pub use moved::Moved;
+#[cfg(windows)]
+pub use raw::performance_count;
 
 use tickwire_clockpage::{Count, CounterKind};
 
@@ -62,6 +64,24 @@ pub const fn exists(kind: CounterKind) -> bool {
         CounterKind::Cntvct => cfg!(target_arch = "aarch64"),
         CounterKind::MonotonicRaw => true,
     }
+}
+
+/// Whether the processor says that its TSC runs at one rate in all of its sleep states (CPUID
+/// 8000_0007H, EDX bit 8; Intel SDM volume 3, "Invariant TSC").
+#[must_use]
+pub fn has_invariant_tsc() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const POWER: u32 = 0x8000_0007;
+        #[allow(unused_unsafe, reason = "it is safe from Rust 1.94 on")]
+        let leaf = |number: u32| {
+            // SAFETY: every x86-64 processor has the instruction; it touches no memory.
+            unsafe { core::arch::x86_64::__cpuid(number) }
+        };
+        leaf(0x8000_0000).eax >= POWER && leaf(POWER).edx & 1 << 8 != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 #[inline]

@@ -10,12 +10,21 @@ const SECOND: i128 = 1_000_000_000;
 
 /// The counter.
 pub(super) fn read() -> Count {
+    // SAFETY: a place for the result; it does not fail from Windows XP on.
+    performance_count(value(|place| unsafe { QueryPerformanceCounter(place) }))
+}
+
+/// A value of the performance counter, such as Windows' timestamps of packets are, as a count of
+/// [`CounterKind::MonotonicRaw`](tickwire_clockpage::CounterKind::MonotonicRaw): in ns.
+#[must_use]
+pub fn performance_count(value: i64) -> Count {
+    Count((i128::from(value) * SECOND / i128::from(frequency())) as u64)
+}
+
+fn frequency() -> i64 {
     static FREQUENCY: OnceLock<i64> = OnceLock::new();
     // SAFETY: a place for the result; it does not fail from Windows XP on.
-    let frequency = *FREQUENCY.get_or_init(|| value(|place| unsafe { QueryPerformanceFrequency(place) }).max(1));
-    // SAFETY: as above.
-    let count = value(|place| unsafe { QueryPerformanceCounter(place) });
-    Count((i128::from(count) * SECOND / i128::from(frequency)) as u64)
+    *FREQUENCY.get_or_init(|| value(|place| unsafe { QueryPerformanceFrequency(place) }).max(1))
 }
 
 fn value(read: impl FnOnce(*mut i64) -> i32) -> i64 {
