@@ -1,11 +1,16 @@
 //! Conversion of the kernel's timestamps to counts of the counter.
 //!
-//! The kernel stamps packets by CLOCK_REALTIME. Just before a request and just after its reply,
-//! that clock is read between two readings of the counter; a timestamp between the two is
-//! interpolated. Slewing of the clock does not matter in so short a time. A step does: it changes
+//! Linux stamps packets by CLOCK_REALTIME. Just before a request and just after its reply, that
+//! clock is read between two readings of the counter; a timestamp between the two is interpolated.
+//! Slewing of the clock does not matter in so short a time. A step does: it changes
 //! CLOCK_REALTIME - CLOCK_MONOTONIC, and such an exchange is dropped.
+//!
+//! Windows stamps packets by the performance counter, which is also its monotonic clock, and which
+//! nothing sets.
 
-use nix::time::{ClockId, clock_gettime};
+#[cfg(unix)]
+pub use crate::clocks::now;
+use crate::clocks::{monotonic, realtime};
 use tickclock::{Count, CounterKind, counter};
 
 /// Number of tries; the quickest one is used.
@@ -20,9 +25,9 @@ pub struct CrossTimestamp {
     pub count: Count,
     /// How long the reading took, in counts: the error is at most half of it.
     pub width: i64,
-    /// CLOCK_REALTIME in ns.
+    /// CLOCK_REALTIME in ns; on Windows the system time.
     pub realtime: i64,
-    /// CLOCK_MONOTONIC in ns, at the same moment.
+    /// CLOCK_MONOTONIC in ns, at the same moment; on Windows the performance counter.
     pub monotonic: i64,
 }
 
@@ -35,44 +40,50 @@ impl CrossTimestamp {
 
     fn once(kind: CounterKind, period: f64) -> Self {
         let first = counter::read(kind);
-        let realtime = now(ClockId::CLOCK_REALTIME);
+        let realtime = realtime();
         let middle = counter::read(kind);
-        let monotonic = now(ClockId::CLOCK_MONOTONIC);
+        let monotonic = monotonic();
         let last = counter::read(kind);
         let count = first.plus(middle.since(first) / 2);
         let apart = last.since(first) as f64 / 2.0 * period;
         Self { count, width: last.since(first), realtime, monotonic: monotonic - apart as i64 }
     }
 
+    /// The clock by which the kernel stamps packets.
+    const fn stamping(&self) -> i64 {
+        if cfg!(windows) { self.monotonic } else { self.realtime }
+    }
+
+    /// Whether that clock was set between two cross timestamps.
+    const fn is_set(before: &Self, after: &Self) -> bool {
+        let step = (after.realtime - before.realtime) - (after.monotonic - before.monotonic);
+        cfg!(unix) && step.abs() > STEP
+    }
+
     /// The counter at a timestamp of the kernel's between two cross timestamps. `None` if the
     /// kernel's clock was set meanwhile.
     #[must_use]
     pub fn count_at(before: &Self, after: &Self, stamp: i64) -> Option<Count> {
-        let step = (after.realtime - before.realtime) - (after.monotonic - before.monotonic);
-        let span = after.realtime - before.realtime;
-        if step.abs() > STEP || span <= 0 {
+        let span = after.stamping() - before.stamping();
+        if Self::is_set(before, after) || span <= 0 {
             return None;
         }
         let counts = after.count.since(before.count);
-        let into = i128::from(stamp - before.realtime) * i128::from(counts);
+        let into = i128::from(stamp - before.stamping()) * i128::from(counts);
         // No extrapolation beyond the two readings, except for their own error.
-        let within = (-span / 8..=span + span / 8).contains(&(stamp - before.realtime));
+        let within = (-span / 8..=span + span / 8).contains(&(stamp - before.stamping()));
         within.then(|| before.count.plus((into / i128::from(span)) as i64))
     }
-}
-
-/// A kernel clock in ns.
-#[must_use]
-pub fn now(clock: ClockId) -> i64 {
-    // It cannot fail for these clocks; a failure would show as a step.
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cross_timestamp(count: u64, realtime: i64) -> CrossTimestamp {
+    /// Both clocks, of which one stamps packets and shows this time.
+    fn cross_timestamp(count: u64, stamping: i64) -> CrossTimestamp {
+        let other = if cfg!(windows) { 1_000_000 } else { 0 };
+        let realtime = stamping + other;
         CrossTimestamp { count: Count(count), width: 10, realtime, monotonic: realtime - 1_000_000 }
     }
 
@@ -88,8 +99,15 @@ mod tests {
     fn a_step_of_the_clock_between_them_is_seen() {
         let (before, after) = (cross_timestamp(1_000, 5_000), cross_timestamp(201_000, 105_000));
         let stepped = CrossTimestamp { realtime: after.realtime + 2_000, ..after };
-        assert_eq!(CrossTimestamp::count_at(&before, &stepped, 55_000), None);
-        let back = CrossTimestamp { realtime: before.realtime - 1, ..after };
+        // On Windows it is not the clock that stamps.
+        let count = cfg!(windows).then_some(Count(101_000));
+        assert_eq!(CrossTimestamp::count_at(&before, &stepped, 55_000), count);
+        let back = CrossTimestamp {
+            realtime: before.realtime - 1,
+            monotonic: before.monotonic - 1,
+            count: after.count,
+            width: 10,
+        };
         assert_eq!(CrossTimestamp::count_at(&before, &back, 5_000), None);
     }
 

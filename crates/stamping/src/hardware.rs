@@ -20,7 +20,6 @@
 //!   added to the round trip, up to the kernel's timestamps: there it is part of the bound, and a
 //!   slow reading weighs like a queue.
 
-use crate::phc::Triple;
 use tickclock::Count;
 
 /// Greatest relative rate difference between the card's clock and the system's; more means that a
@@ -55,6 +54,18 @@ pub enum Lack {
     /// The timestamps lie outside of the time in which the packets were on their way.
     #[error("the card's stamps contradict the kernel's")]
     Contradiction,
+}
+
+/// The card's clock between two readings of CLOCK_REALTIME, all in ns. The card's clock may have
+/// any epoch: TAI, UTC, or its power-on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Triple {
+    /// CLOCK_REALTIME before.
+    pub before: i64,
+    /// The card's clock.
+    pub card: i64,
+    /// CLOCK_REALTIME after.
+    pub after: i64,
 }
 
 /// Simultaneous readings of a card's clock and the system's, in ns.

@@ -4,23 +4,37 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `socket_stamps` | enables and reads the timestamps of a socket's packets (`SO_TIMESTAMPING`) |
+//! | `connected_udp` | a UDP socket to one peer, whose packets are stamped: one file for each system |
+//! | `timestamps` | the timestamps of a message |
+//! | `socket_stamps` | Linux: enables and reads the timestamps of a socket's packets (`SO_TIMESTAMPING`) |
+//! | `winsock_stamps` | Windows: the same (`SIO_TIMESTAMPING`) |
+//! | `clocks` | the operating system's clocks |
 //! | `cross_timestamp` | reads counter and kernel clock together, converts kernel timestamps |
-//! | `card` | reads and sets which packets a network card timestamps |
-//! | `phc` | reads a network card's clock together with the kernel's |
+//! | `card` | Linux: reads and sets which packets a network card timestamps |
+//! | `phc` | Linux: reads a network card's clock together with the kernel's |
 //! | `hardware` | the conversion of a card's timestamps to counts: arithmetic only |
-//! | `nic` | a card with usable timestamps: its clock and its link speed |
+//! | `nic` | a card with usable timestamps: its clock and its link speed; none on Windows |
 //! | `quality` | the source of an exchange's timestamps |
 //!
 //! This crate may depend on tickclock and the operating system. It knows no protocol and contains
-//! no policy. `unsafe` is the system calls in `phc::sys` and `card::sys`.
+//! no policy. `unsafe` is the system calls in `phc::sys` and `card::sys`, and those of Windows in
+//! `winsock_stamps`.
 
+#[cfg(unix)]
 pub mod card;
+pub mod clocks;
+pub mod connected_udp;
 pub mod cross_timestamp;
 pub mod hardware;
+#[cfg_attr(windows, path = "nic_windows.rs")]
 pub mod nic;
+#[cfg(unix)]
 pub mod phc;
 mod quality;
+#[cfg(unix)]
 pub mod socket_stamps;
+pub mod timestamps;
+#[cfg(windows)]
+mod winsock_stamps;
 
 pub use quality::Quality;

@@ -1,6 +1,7 @@
 //! A network card's own clock (PTP hardware clock, `/dev/ptpN`), read together with CLOCK_REALTIME.
 //! Reading needs only the permission to open the device. Nothing here sets the clock.
 
+pub use crate::hardware::Triple;
 use libc::{ptp_clock_time, ptp_sys_offset, ptp_sys_offset_extended, ptp_sys_offset_precise};
 use nix::errno::Errno;
 use std::fs::File;
@@ -9,18 +10,6 @@ use std::os::fd::{AsRawFd, RawFd};
 
 /// Number of readings in one call.
 const SAMPLES: usize = 7;
-
-/// The card's clock between two readings of CLOCK_REALTIME, all in ns. The card's clock may have
-/// any epoch: TAI, UTC, or its power-on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Triple {
-    /// CLOCK_REALTIME before.
-    pub before: i64,
-    /// The card's clock.
-    pub card: i64,
-    /// CLOCK_REALTIME after.
-    pub after: i64,
-}
 
 /// How card and system are read together, in the order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 mod control;
 
+pub use crate::timestamps::{RxTimestamps, TxTimestamps};
 use control::{Said, nanoseconds, said};
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -17,26 +18,6 @@ use std::os::fd::{AsFd, AsRawFd};
 /// nix does not name.
 const RX_HARDWARE: u32 = 1 << 2;
 const OPT_TX_SWHW: u32 = 1 << 14;
-
-/// A report of the error queue: a departure, or a socket error, which has none of these fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TxTimestamps {
-    /// The message's number among those sent on this socket, counted from 0.
-    pub number: Option<u32>,
-    /// The kernel's transmit timestamp.
-    pub stamp: Option<i64>,
-    /// The card's transmit timestamp.
-    pub card: Option<i64>,
-}
-
-/// Receive timestamps of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RxTimestamps {
-    /// The kernel's receive timestamp.
-    pub stamp: Option<i64>,
-    /// The card's receive timestamp, of the beginning of the frame.
-    pub card: Option<i64>,
-}
 
 /// Enables software timestamps of all departures and arrivals, as late and as early as the kernel
 /// can.
