@@ -12,14 +12,14 @@
 //! | `server` | what to reply, to which clients, and how often; no I/O |
 //! | `socket` | a client's socket, with the timestamps of kernel and network card |
 //! | `pending_request` | one pending request, and the timestamps of both ends of its exchange |
-//! | `listener` | a server's socket: many messages with each system call |
+//! | `listener` | Linux: a server's socket: many messages with each system call |
 //! | `kiss` | Kiss-o'-Death codes: a server's refusals |
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod extension;
 pub mod kiss;
-#[cfg(feature = "os")]
+#[cfg(all(feature = "os", unix))]
 pub mod listener;
 pub mod nts;
 pub mod packet;

@@ -2,7 +2,6 @@
 //! the address that received the request.
 
 use crate::packet::HEADER;
-use crate::socket::address;
 use nix::cmsg_space;
 use nix::libc;
 use nix::sys::socket::{
@@ -224,6 +223,15 @@ impl NtpListener {
 impl AsFd for NtpListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// A socket's name as IP address and port.
+fn address(name: &SockaddrStorage) -> Option<SocketAddr> {
+    match (name.as_sockaddr_in(), name.as_sockaddr_in6()) {
+        (Some(v4), _) => Some((*v4).into()),
+        (None, Some(v6)) => Some((*v6).into()),
+        (None, None) => None,
     }
 }
 

@@ -4,23 +4,17 @@
 use crate::packet::{HEADER, MalformedPacket, NtpPacket};
 pub use crate::pending_request::Lost;
 use crate::pending_request::{Landing, PendingRequest};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, getsockname,
-    recvmsg, send, socket,
-};
-use std::io::IoSliceMut;
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, counter};
 use tickwire_stamping::Quality;
+use tickwire_stamping::connected_udp::ConnectedUdp;
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
 use tickwire_stamping::hardware::{self, Lack, Track};
 use tickwire_stamping::nic::NicClock;
-use tickwire_stamping::socket_stamps::{self, RxTimestamps};
+use tickwire_stamping::timestamps::RxTimestamps;
 
 /// The longest message that is parsed; a reply with NTS is as long as its request at most (RFC 8915
 /// §5.7).
@@ -52,7 +46,7 @@ pub struct ReceivedReply {
 /// A socket to one server.
 #[derive(Debug)]
 pub struct NtpSocket {
-    socket: OwnedFd,
+    socket: ConnectedUdp,
     kind: CounterKind,
     period: f64,
     /// The last request.
@@ -67,9 +61,17 @@ pub struct NtpSocket {
     v6: bool,
 }
 
-impl AsFd for NtpSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+#[cfg(unix)]
+impl std::os::fd::AsFd for NtpSocket {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(windows)]
+impl std::os::windows::io::AsSocket for NtpSocket {
+    fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+        self.socket.as_socket()
     }
 }
 
@@ -78,14 +80,16 @@ impl NtpSocket {
     ///
     /// # Errors
     /// The system's error: no route, too many descriptors.
-    pub fn open(server: SocketAddr, kind: CounterKind, period: f64) -> nix::Result<Self> {
-        let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
-        // A kernel without timestamps is tolerated: see `Quality`.
-        let _ = socket_stamps::ask(&socket);
-        connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
+    pub fn open(server: SocketAddr, kind: CounterKind, period: f64) -> io::Result<Self> {
+        let socket = ConnectedUdp::open(server)?;
         let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
         Ok(Self { socket, kind, period, sent: None, stamped: false, number: 0, nic: None, track: Track::default(), v6 })
+    }
+
+    /// Whether the kernel has agreed to stamp this socket's packets. Otherwise the program does.
+    #[must_use]
+    pub const fn has_kernel_stamps(&self) -> bool {
+        self.socket.has_stamps()
     }
 
     /// Sets the card through which the server is reached, from the next request on, if it stamps
@@ -93,14 +97,15 @@ impl NtpSocket {
     ///
     /// # Errors
     /// This kernel has no hardware timestamps.
-    pub fn use_card(&mut self, nic: Option<&Arc<NicClock>>) -> nix::Result<()> {
+    pub fn use_card(&mut self, nic: Option<&Arc<NicClock>>) -> io::Result<()> {
         let same = match (&self.nic, nic) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
         if !same {
+            #[cfg(unix)]
             if nic.is_some() {
-                socket_stamps::ask_card(&self.socket)?;
+                self.socket.ask_card()?;
             }
             self.nic = nic.cloned();
             self.track = Track::default();
@@ -111,13 +116,13 @@ impl NtpSocket {
     /// The server's address and port.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
-        getpeername::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
+        self.socket.peer()
     }
 
     /// The local address and port from which the server is reached.
     #[must_use]
     pub fn local(&self) -> Option<SocketAddr> {
-        getsockname::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
+        self.socket.local()
     }
 
     /// The counter now.
@@ -130,17 +135,11 @@ impl NtpSocket {
     ///
     /// # Errors
     /// The system's error: unreachable, no buffer space.
-    pub fn send(&mut self, request: &[u8]) -> nix::Result<()> {
+    pub fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let clock = self.nic.as_ref().map(|nic| nic.read());
         let before = CrossTimestamp::take(self.kind, self.period);
         let program = self.counter();
-        // The next call returns the unreported error of an earlier request; it does not concern
-        // this one.
-        let mut sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
-        if sent == Err(Errno::ECONNREFUSED) {
-            sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
-        }
-        sent?;
+        self.socket.send(request, self.number)?;
         self.sent = Some(PendingRequest::new(self.number, before, program, clock));
         self.number = self.number.wrapping_add(1);
         self.departures();
@@ -174,7 +173,7 @@ impl NtpSocket {
         self.departures();
         for _ in 0..AT_ONCE {
             let mut bytes = [0; LONGEST];
-            let Some((length, arrival)) = self.message(&mut bytes, MsgFlags::MSG_DONTWAIT) else { return };
+            let Some((length, arrival)) = self.socket.receive(&mut bytes) else { return };
             let program = self.counter();
             match NtpPacket::parse(&bytes[..length]) {
                 Ok((packet, _)) if wanted(&packet) => {
@@ -207,49 +206,20 @@ impl NtpSocket {
     fn await_card(&mut self) {
         let until = Instant::now() + CARD_IS_LATE;
         while self.sent.is_some_and(|sent| !sent.has_card()) && Instant::now() < until {
-            // POLLERR, for the error queue, is always polled.
-            let mut queue = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
-            let _ = poll(&mut queue, PollTimeout::from(1u8));
+            self.socket.await_departure();
             self.departures();
         }
     }
 
-    /// Collects transmit timestamps from the socket's error queue. Drops other errors (for example
-    /// unreachable: the missing reply shows it).
+    /// Collects transmit timestamps. Drops errors (for example unreachable: the missing reply shows
+    /// it).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
-            let Some(departure) = socket_stamps::departure(&self.socket) else { return };
+            let Some(departure) = self.socket.departure() else { return };
             if let Some(sent) = &mut self.sent {
                 sent.departed(departure);
                 self.stamped |= sent.has_left();
             }
         }
-    }
-
-    /// One message and its receive timestamps.
-    fn message(&self, bytes: &mut [u8], flags: MsgFlags) -> Option<(usize, RxTimestamps)> {
-        loop {
-            let mut iov = [IoSliceMut::new(bytes)];
-            let mut control = nix::cmsg_space!(Timestamps);
-            match recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags) {
-                Ok(message) => {
-                    let length = message.bytes;
-                    return Some((length, RxTimestamps::read(&control)));
-                }
-                // An ICMP error reports that the server is unreachable: the missing reply shows the
-                // same.
-                Err(Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH) => {}
-                Err(_) => return None,
-            }
-        }
-    }
-}
-
-/// A socket's name as IP address and port.
-pub(crate) fn address(name: &SockaddrStorage) -> Option<SocketAddr> {
-    match (name.as_sockaddr_in(), name.as_sockaddr_in6()) {
-        (Some(v4), _) => Some((*v4).into()),
-        (None, Some(v6)) => Some((*v6).into()),
-        (None, None) => None,
     }
 }

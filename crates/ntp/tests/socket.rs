@@ -1,4 +1,5 @@
-//! The kernel's stamps on real packets, over loopback.
+//! The kernel's stamps on real packets, over loopback; the program's where the kernel has none, as
+//! under Wine.
 
 use std::net::UdpSocket;
 use tickclock::{CounterKind, counter};
@@ -10,7 +11,7 @@ use tickwire_stamping::Quality;
 const MOST: u64 = 100_000;
 
 #[test]
-fn both_stamps_are_the_kernels_and_in_order() {
+fn both_stamps_are_of_one_kind_and_in_order() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let server = UdpSocket::bind(address).unwrap();
         let mut socket = NtpSocket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
@@ -27,11 +28,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
             server.send_to(&bytes[..length], client).unwrap();
             let (mut all, mut garbage) = (Vec::new(), 0);
             while all.is_empty() {
-                nix::poll::poll(
-                    &mut [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&socket), nix::poll::PollFlags::POLLIN)],
-                    nix::poll::PollTimeout::from(1000u16),
-                )
-                .unwrap();
+                std::thread::yield_now();
                 socket.receive(
                     |packet| packet.transmit_timestamp == Stamp(number),
                     |received| all.push(received),
@@ -41,7 +38,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
             let received = all.pop().unwrap().unwrap();
             let end = counter::read(CounterKind::MonotonicRaw);
             assert_eq!(garbage, 1, "{address}");
-            if received.quality == Quality::Program {
+            if received.quality == Quality::Program && socket.has_kernel_stamps() {
                 assert_eq!(stamped, 0, "{address}: and does not stop");
                 continue;
             }

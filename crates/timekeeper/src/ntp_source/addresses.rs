@@ -82,6 +82,7 @@ impl NtpSource {
             Ok(socket) => socket,
             Err(error) => return self.cannot_open(address, error, now),
         };
+        let kernel_stamps = socket.has_kernel_stamps();
         let previous = self.resolver.poll_at(address, socket);
         // The silence timeout starts with the first request, and anew after the source was a
         // duplicate.
@@ -90,7 +91,7 @@ impl NtpSource {
         }
         // An unchanged address keeps the poll interval that its silence has led to.
         if previous != Some(address) {
-            self.associate(previous, address, now);
+            self.associate(previous, address, kernel_stamps, now);
         }
         // An address that is tried again despite its denial is left again as soon as there is
         // another.
@@ -101,10 +102,10 @@ impl NtpSource {
 
     /// Begins an association with a new address, or resumes the one that was kept for it. A new one
     /// gets a burst, unless its server has limited the rate before.
-    fn associate(&mut self, previous: Option<SocketAddr>, address: SocketAddr, now: i64) {
+    fn associate(&mut self, previous: Option<SocketAddr>, address: SocketAddr, kernel_stamps: bool, now: i64) {
         // A name is looked up repeatedly while no server answers.
         if self.log_limit.take(now) {
-            info!(server = self.name, %address, nts = self.resolver.needs_keys(), "asking");
+            info!(server = self.name, %address, nts = self.resolver.needs_keys(), kernel_stamps, "asking");
         }
         let kept = self.resolver.change_address(previous, address, &self.client);
         self.client = kept.unwrap_or_else(|| {
@@ -116,7 +117,7 @@ impl NtpSource {
     }
 
     /// This address cannot be polled. Returns another one to try, if there is one.
-    fn cannot_open(&mut self, address: SocketAddr, error: nix::Error, now: i64) -> Option<ResolvedServer> {
+    fn cannot_open(&mut self, address: SocketAddr, error: std::io::Error, now: i64) -> Option<ResolvedServer> {
         let other = self.resolver.another(now);
         if other.is_none() {
             if self.log_limit.take(now) {
