@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * tickclock.h - read the machine's Tickwire clock without a system call. Link with -ltickclock.
+ * tickclock.h - read the machine's Tickwire clock without a system call. Link with -ltickclock, on
+ * Windows with tickclock.dll.
  *
  *     struct tickclock *clock;
  *     struct tickclock_time now;
@@ -13,7 +14,8 @@
  *     tickclock_close(clock);
  *
  * Any number of threads may share a struct tickclock. Only open, close and wait_until make system
- * calls. If the page's counter is CLOCK_MONOTONIC_RAW, reading it is a call into the vDSO.
+ * calls. If the page's counter is CLOCK_MONOTONIC_RAW, reading it is a call into the vDSO. On
+ * Windows that counter is the performance counter, which may need a system call.
  *
  * Before version 1.0 a release may change the structures below without changing the library's name:
  * rebuild programs with each release.
@@ -58,8 +60,9 @@ struct tickclock_time {
 };
 
 /*
- * Opens the page `path`. NULL is the default: TICKWIRE_CLOCK of the environment, or
- * /run/tickwire/clock. Returns 0, or an errno value, and then *clock is NULL:
+ * Opens the page `path` (on Windows in UTF-8). NULL is the default: TICKWIRE_CLOCK of the
+ * environment, or /run/tickwire/clock, on Windows Tickwire\clock in the machine's folder for
+ * program data. Returns 0, or an errno value, and then *clock is NULL:
  * ENOENT (no daemon has made a page), EACCES, EBADMSG (not a page), EPROTO (a page of another
  * version), ENOTSUP (this processor does not have the page's counter, or the counter is
  * CLOCK_MONOTONIC_RAW and its offset in this time namespace cannot be determined), EINVAL (clock is

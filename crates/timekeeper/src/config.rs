@@ -2,6 +2,7 @@
 
 use crate::leap_table::{self, TableError};
 use crate::nts;
+use crate::os;
 use crate::serve::Serve;
 pub use crate::server_config::PolledServer;
 use crate::server_config::host_name;
@@ -62,7 +63,7 @@ impl Default for TimekeeperConfig {
             longest_poll: 1024.0,
             transmit: TransmitSetting::Nonce,
             hardware_stamps: HardwareStamps::Auto,
-            page: tickclock::DEFAULT_PATH.into(),
+            page: tickclock::service_path(),
             state: None,
             metrics: None,
             leap_seconds: None,
@@ -77,8 +78,13 @@ impl Default for TimekeeperConfig {
     }
 }
 
-/// The configuration file of the service, which has the clock's settings, too.
-pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
+/// The configuration file of the service, which has the clock's settings, too:
+/// `/etc/tickwire/tickwire.toml`, and on Windows `Tickwire\tickwire.toml` in the machine's folder
+/// for program data.
+#[must_use]
+pub fn default_file() -> PathBuf {
+    os::default_file()
+}
 
 /// The whole file. The other settings are the service's, which interprets them; a clock that runs
 /// alone only distinguishes them from misspelt names.
@@ -110,7 +116,7 @@ impl TimekeeperConfig {
     /// # Errors
     /// It is there, but cannot be read, or is wrong.
     pub fn read_default() -> Result<Self, ConfigError> {
-        match Self::read(Path::new(DEFAULT_FILE)) {
+        match Self::read(&default_file()) {
             Err(ConfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Ok(Self::default())
             }
@@ -172,11 +178,32 @@ impl TimekeeperConfig {
         if self.state.as_ref().is_some_and(|state| !state.is_absolute()) {
             return wrong("clock.state", "must be an absolute path");
         }
+        self.check_supported()?;
         self.serve.check()
     }
 }
 
 impl TimekeeperConfig {
+    /// Checks that this operating system has what is asked for.
+    ///
+    /// # Errors
+    /// The first setting that is Linux's only, on another system.
+    pub(crate) fn check_supported(&self) -> Result<(), Wrong> {
+        let linux_only = [
+            (self.steer_system_clock, "clock.steer_system_clock", "the system clock is steered"),
+            (self.shm_unit.is_some(), "clock.shm_unit", "NTP's shared memory is fed"),
+            (
+                self.hardware_stamps == HardwareStamps::Enable,
+                "clock.hardware_stamps",
+                "network cards are set to stamp packets",
+            ),
+        ];
+        match linux_only.iter().find(|(is_set, ..)| *is_set && cfg!(not(target_os = "linux"))) {
+            Some((_, key, what)) => Err(Wrong::new(*key, format!("{key}: {what} on Linux only; remove this line"))),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the files that it names and that must exist from the start.
     ///
     /// # Errors
@@ -354,8 +381,17 @@ mod tests {
         assert!(read("[clock]\npage = 'clock'\n").unwrap_err().contains("clock.page must be an absolute path"));
         assert!(read("[clock]\ntransmit = 'x'\n").unwrap_err().contains("expected `nonce` or `counter`"));
         assert_eq!(read("[clock]\ntransmit = 'counter'\n").unwrap().transmit, TransmitSetting::Counter);
-        let enable = read("[clock]\nhardware_stamps = 'enable'\n").unwrap().hardware_stamps;
-        assert_eq!(enable, HardwareStamps::Enable);
+        let enable = read("[clock]\nhardware_stamps = 'enable'\n");
+        let linux_only =
+            ["steer_system_clock = true", "shm_unit = 2"].map(|line| read(&format!("[clock]\n{line}\n")).err());
+        if cfg!(windows) {
+            for error in linux_only.into_iter().chain([enable.err()]) {
+                assert!(error.as_ref().is_some_and(|error| error.contains("on Linux only")), "{error:?}");
+            }
+        } else {
+            assert_eq!(linux_only, [None, None]);
+            assert_eq!(enable.unwrap().hardware_stamps, HardwareStamps::Enable);
+        }
         let error = read("[clock]\nhardware_stamps = 'on'\n").unwrap_err();
         assert!(error.contains("toml:2:19: ") && error.contains("expected `auto`, `enable` or `never`"), "{error}");
         let server = read("[clock]\n[[clock.servers]]\nhost = 'a'\nnts = true\nnts_ca = '/ca.pem'\n");

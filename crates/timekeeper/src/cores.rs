@@ -4,8 +4,7 @@
 //! receiver's counter shows that this counter is behind. The quickest transfer in each direction
 //! bounds the offset: `-back <= offset <= forth`, as in an exchange with a server (RFC 5905 §8).
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use crate::os::{pin, processors};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,8 +44,7 @@ pub(crate) enum Agreement {
 #[must_use]
 pub(crate) fn compare(kind: CounterKind) -> Agreement {
     let none = Agreement::Within { processors: 1, counts: 0 };
-    let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else { return none };
-    let mut processors = (0..CpuSet::count()).filter(|&processor| allowed.is_set(processor).unwrap_or(false));
+    let mut processors = processors().into_iter();
     let Some(first) = processors.next() else { return none };
     let begin = Instant::now();
     let (mut compared, mut widest) = (1, 0);
@@ -98,9 +96,7 @@ fn hand_over(kind: CounterKind, [first, second]: [usize; 2]) -> Option<Offset> {
 
 /// Runs a function pinned to one processor.
 fn on<T>(processor: usize, run: impl FnOnce() -> Option<T>) -> Option<T> {
-    let mut only = CpuSet::new();
-    only.set(processor).ok()?;
-    sched_setaffinity(Pid::from_raw(0), &only).ok()?;
+    pin(processor)?;
     run()
 }
 

@@ -10,28 +10,25 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use start::StartError;
+pub use start::{RunError, StartError, run};
 
 use crate::cards::Cards;
 use crate::event_log::EventLog;
 use crate::hardware::Look;
 use crate::ntp_source::NtpSource;
+use crate::os::{Stop, Waiter};
 use crate::record::ExchangeRecorder;
 use crate::source::{Measurement, Source};
 use crate::state::{Known, State};
 use crate::status_endpoints::StatusEndpoints;
 use crate::system::System;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::ClockId;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Instant;
 use tickclock::{CounterKind, Nanos, Parameters, Scale, Status, Writer, counter};
 use tickwire_clock::Ensemble;
-use tickwire_stamping::cross_timestamp;
+use tickwire_stamping::clocks;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
@@ -55,6 +52,7 @@ pub struct Daemon {
     sources: Vec<NtpSource>,
     cards: Cards,
     status_endpoints: StatusEndpoints,
+    waiter: Waiter,
     system: System,
     page: PathBuf,
     state: State,
@@ -73,11 +71,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Keeps the clock until `stop` is readable. The published page stays.
+    /// Keeps the clock until `stop` is readable, or on Windows signalled. The published page stays.
     ///
     /// # Errors
-    /// `poll` fails.
-    pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
+    /// The system refuses to wait.
+    pub fn run(&mut self, stop: Stop<'_>) -> io::Result<()> {
         loop {
             let now = monotonic();
             self.look();
@@ -123,25 +121,19 @@ impl Daemon {
 
     /// Sleeps until a socket is readable or something is due. Returns `true` when it is time to
     /// stop.
-    fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
+    fn wait(&self, stop: Stop<'_>) -> io::Result<bool> {
         let now = monotonic();
         let wakeup = self.sources.iter().map(|source| source.wakeup(now)).min().unwrap_or(i64::MAX);
         let due = wakeup.min(self.published + PUBLISH).min(self.handed + HAND);
-        let clients = self.status_endpoints.due().map_or(PUBLISH, |due| {
+        let status = &self.status_endpoints;
+        let clients = status.due().map_or(PUBLISH, |due| {
             let left = due.saturating_duration_since(Instant::now());
             i64::try_from(left.as_nanos()).unwrap_or(PUBLISH)
         });
+        // An iteration of the loop before the due time does nothing.
         let left = (due - now).min(clients).clamp(0, PUBLISH);
-        // Rounded up: an iteration of the loop before the due time does nothing.
-        let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
-        let stop = PollFd::new(stop, PollFlags::POLLIN);
-        let sources = self.sources.iter().filter_map(|source| source.descriptor());
-        let sockets = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        let mut all: Vec<_> = [stop].into_iter().chain(sockets).chain(self.status_endpoints.awaited()).collect();
-        match poll(&mut all, timeout) {
-            Ok(_) | Err(Errno::EINTR) => Ok(all[0].any().unwrap_or(true)),
-            Err(error) => Err(error),
-        }
+        let sources = self.sources.iter().filter_map(|source| source.socket());
+        self.waiter.wait(stop, sources.chain(status.readable()), status.writable(), status.reports(), left)
     }
 
     /// Passes received replies to the clock.
@@ -262,12 +254,12 @@ fn record(
 }
 
 fn monotonic() -> i64 {
-    cross_timestamp::now(ClockId::CLOCK_MONOTONIC)
+    clocks::monotonic()
 }
 
 /// The system clock.
 fn realtime() -> Nanos {
-    Nanos(cross_timestamp::now(ClockId::CLOCK_REALTIME))
+    Nanos(clocks::realtime())
 }
 
 /// The approximate time, which determines the era of a server's timestamp if it is right to within

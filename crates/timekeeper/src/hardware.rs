@@ -1,21 +1,20 @@
 //! The counter to use, its nominal period, and whether it has broken.
 
 use crate::cores::{self, Agreement};
-use nix::time::ClockId;
+use crate::os;
 use std::borrow::Cow;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Scale, counter};
-use tickwire_stamping::cross_timestamp::now as ns;
 
 /// Duration of the measurement of the nominal period.
 const MEASURE: Duration = Duration::from_millis(50);
-/// A counter that deviates from CLOCK_MONOTONIC_RAW by more than the sum of both, relative and in
-/// ns, has broken. The kernel's clock may be off by 100 ppm.
+/// A counter that deviates from the system's unsteered clock by more than the sum of both, relative
+/// and in ns, has broken. The kernel's clock may be off by 100 ppm.
 const BREAK_RATE: f64 = 1e-3;
 const BREAK_LEAST: f64 = 100_000.0;
 
 /// The best counter of this machine, and the reason. A TSC must run at one rate in all sleep
-/// states, the kernel, which checks that, must trust it, and no two processors' TSCs may be apart.
+/// states, the system, which checks that, must trust it, and no two processors' TSCs may be apart.
 #[must_use]
 pub fn choose() -> (CounterKind, Cow<'static, str>) {
     if counter::exists(CounterKind::Cntvct) {
@@ -24,17 +23,8 @@ pub fn choose() -> (CounterKind, Cow<'static, str>) {
     if !counter::exists(CounterKind::Tsc) {
         return (CounterKind::MonotonicRaw, "no other counter is known on this processor".into());
     }
-    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let has =
-        |flag: &str| flags.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|word| word == flag));
-    if !has("constant_tsc") || !has("nonstop_tsc") {
-        return (CounterKind::MonotonicRaw, "the TSC of this processor changes its speed or stops".into());
-    }
-    let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-    let sources = std::fs::read_to_string(path).unwrap_or_default();
-    // Linux removes the TSC from the list when its watchdog finds the processors' counters apart.
-    if !sources.split_whitespace().any(|source| source == "tsc") {
-        return (CounterKind::MonotonicRaw, "the kernel does not trust the TSC".into());
+    if let Some(why) = os::why_no_tsc() {
+        return (CounterKind::MonotonicRaw, why.into());
     }
     match cores::compare(CounterKind::Tsc) {
         Agreement::Apart { first, other, counts } => {
@@ -51,7 +41,8 @@ pub fn choose() -> (CounterKind, Cow<'static, str>) {
     }
 }
 
-/// The counter's period in ns, measured with CLOCK_MONOTONIC_RAW, which is not steered.
+/// The counter's period in ns, measured with the system's unsteered clock: CLOCK_MONOTONIC_RAW, and
+/// on Windows the performance counter.
 #[must_use]
 pub fn nominal(kind: CounterKind) -> Option<Scale> {
     if kind == CounterKind::MonotonicRaw {
@@ -63,14 +54,14 @@ pub fn nominal(kind: CounterKind) -> Option<Scale> {
     Scale::from_period((last.raw - first.raw) as f64 / last.count.since(first.count) as f64)
 }
 
-/// Counter and kernel clocks at one moment, to detect breaks.
+/// Counter and system clocks at one moment, to detect breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// The counter.
     pub count: Count,
-    /// CLOCK_MONOTONIC_RAW in ns.
+    /// The system's unsteered clock in ns.
     pub raw: i64,
-    /// CLOCK_BOOTTIME - CLOCK_MONOTONIC in ns: time spent in suspend.
+    /// Time spent in suspend, in ns.
     pub slept: i64,
 }
 
@@ -80,15 +71,12 @@ impl Look {
     pub fn take(kind: CounterKind) -> Self {
         let once = || {
             let before = counter::read(kind);
-            let raw = ns(ClockId::CLOCK_MONOTONIC_RAW);
+            let raw = os::unsteered();
             let after = counter::read(kind);
             (after.since(before), before.plus(after.since(before) / 2), raw)
         };
         let (_, count, raw) = (0..5).map(|_| once()).min_by_key(|&(width, ..)| width).expect("tries");
-        // A delay between the two readings makes the difference smaller, which would look like
-        // sleep at the next look. So the largest of five differences counts.
-        let slept = (0..5).map(|_| ns(ClockId::CLOCK_BOOTTIME) - ns(ClockId::CLOCK_MONOTONIC)).max().expect("tries");
-        Self { count, raw, slept }
+        Self { count, raw, slept: os::slept() }
     }
 
     /// Describes the break of the counter since an earlier look, if there is one.

@@ -1,5 +1,6 @@
 //! The host's table of leap seconds.
 
+use crate::os::LEAP_TABLES;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -7,9 +8,6 @@ use tickclock::Nanos;
 use tickwire_clock::ensemble::calendar::civil;
 use tickwire_clock::ensemble::table::{MalformedTable, Table};
 use tracing::{info, warn};
-
-/// Its paths in the time zone data.
-const USUAL: [&str; 2] = ["/usr/share/zoneinfo/leap-seconds.list", "/usr/share/zoneinfo/leapseconds"];
 
 /// In ns.
 const DAY: i64 = 86_400 * 1_000_000_000;
@@ -33,7 +31,7 @@ pub(crate) fn read(named: Option<&Path>, now: Nanos) -> Result<Option<Table>, Ta
         tell(path, &table, now);
         return Ok(Some(table));
     }
-    for path in USUAL.map(Path::new) {
+    for path in LEAP_TABLES.map(Path::new) {
         match parse(path) {
             Ok(table) => {
                 tell(path, &table, now);

@@ -1,6 +1,7 @@
 //! The clock daemon: one thread that polls servers, keeps the clock, and publishes it. It needs no
 //! privileges except write access to its files, unless it steers the system clock (CAP_SYS_TIME) or
-//! sets up hardware timestamps (CAP_NET_ADMIN).
+//! sets up hardware timestamps (CAP_NET_ADMIN). It runs on Linux and on Windows; the table below
+//! marks what only Linux has.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -13,18 +14,23 @@
 //! | `resolver` | where a server is: when to look it up, and which of its addresses to poll |
 //! | `lookup` | name resolution, and why a lookup fails |
 //! | `tally` | statistics of the exchanges with a server, for reports |
-//! | `cards`, `stamp_choice` | cards that timestamp packets; whose timestamps are used |
+//! | `cards` | Linux: cards that timestamp packets |
+//! | `stamp_choice` | whose timestamps are used |
 //! | `nts` | NTS (RFC 8915): key establishment, and authentication of replies |
-//! | `system` | steers the system clock, feeds NTP's shared memory |
+//! | `system` | Linux: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `status_endpoints` | the status report, and the sockets that serve it |
 //! | `event_log`, `log_rate_limit` | each change once; a rate limit on lines that a peer triggers |
 //! | `leap_table` | the host's table of leap seconds |
 //! | `random` | unpredictable random numbers |
 //! | `record` | a file with all inputs of the clock, and its replay |
 //! | `daemon` | the event loop |
-//! | `serve` | the NTP server for the clock's time: a program of its own, beside the daemon |
-#![forbid(unsafe_code)]
+//! | `serve` | Linux: the NTP server for the clock's time: a program of its own, beside the daemon |
+//! | `os` | what differs between operating systems: waiting, clocks, private files, the reports' connection |
+//!
+//! `unsafe` is allowed for calls of Windows (`os::windows`) only.
+#![deny(unsafe_code)]
 
+#[cfg_attr(windows, path = "cards_windows.rs")]
 mod cards;
 pub mod config;
 mod cores;
@@ -36,6 +42,7 @@ mod log_rate_limit;
 mod lookup;
 mod ntp_source;
 mod nts;
+mod os;
 mod random;
 pub mod record;
 pub mod report;
@@ -46,12 +53,17 @@ mod source;
 mod stamp_choice;
 mod state;
 mod status_endpoints;
+#[cfg_attr(windows, path = "system_windows.rs")]
 mod system;
 mod tally;
 
 pub use config::TimekeeperConfig;
-pub use daemon::{Daemon, StartError};
+pub use daemon::{Daemon, RunError, StartError, run};
+pub use os::Stop;
+#[cfg(windows)]
+pub use os::StopEvent;
 pub use report::{NtsReport, Report, SourceReport, SystemClockReport};
+#[cfg(unix)]
 pub use serve::TimeServer;
 pub use status_endpoints::{ask, socket_of};
 pub use system::SystemError;

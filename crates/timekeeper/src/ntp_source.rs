@@ -17,6 +17,7 @@ mod tests;
 use crate::cards::Cards;
 use crate::config::{TimekeeperConfig, TransmitSetting};
 use crate::log_rate_limit::LogRateLimit;
+use crate::os::{self, BorrowedSocket};
 use crate::random;
 use crate::report::SourceReport;
 use crate::resolver::{Address, Resolver};
@@ -27,7 +28,6 @@ use crate::tally::Tally;
 use md5::{Digest, Md5};
 use replies::PreviousExchange;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 use tickclock::{CounterKind, Nanos, Scale};
 use tickwire_ntp::Client;
 use tickwire_ntp::client::{self, Poll};
@@ -179,8 +179,8 @@ impl Source for NtpSource {
         self.twin.is_some()
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        if self.is_leaving() { None } else { self.resolver.socket().map(NtpSocket::as_fd) }
+    fn socket(&self) -> Option<BorrowedSocket<'_>> {
+        if self.is_leaving() { None } else { self.resolver.socket().map(os::borrow) }
     }
 
     fn wakeup(&self, now: i64) -> i64 {

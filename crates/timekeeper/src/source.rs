@@ -5,9 +5,9 @@
 //! object: the second kind makes the daemon's list one of `Box<dyn Source>`.
 
 use crate::cards::Cards;
+use crate::os::BorrowedSocket;
 use crate::report::SourceReport;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use tickclock::Nanos;
 use tickwire_clock::Exchange;
 use tickwire_clock::ensemble::leap::Announcement;
@@ -33,7 +33,7 @@ pub(crate) struct Measurement {
     pub(crate) quality: Quality,
 }
 
-/// A source of time. `now` is CLOCK_MONOTONIC, and as all times it is in ns.
+/// A source of time. `now` is a clock that is not set, and as all times it is in ns.
 pub(crate) trait Source {
     /// Its name in logs and reports.
     fn name(&self) -> &str;
@@ -48,10 +48,10 @@ pub(crate) trait Source {
     /// Whether it has no vote because another source polls the same server.
     fn is_duplicate(&self) -> bool;
 
-    /// The file descriptor to wait for, if there is one to wait for now.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+    /// The socket to wait for, if there is one to wait for now.
+    fn socket(&self) -> Option<BorrowedSocket<'_>>;
 
-    /// When the loop must come back, even if the descriptor does not become readable.
+    /// When the loop must come back, even if the socket does not become readable.
     fn wakeup(&self, now: i64) -> i64;
 
     /// What it has measured since the last call; `near` is the approximate time. The source itself

@@ -6,7 +6,6 @@ mod common;
 use common::Ending;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,13 +58,13 @@ fn with_daemon(answers: &[Answers<'_>], wrong_port: Elsewhere<'_>, seen: impl Fn
     let config =
         TimekeeperConfig { servers: servers.collect(), poll: 0.05, page: page.clone(), ..TimekeeperConfig::default() };
     let mut daemon = Daemon::start(&config).unwrap();
-    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let (stop, stopper) = common::stop();
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (socket, answer) in sockets.iter().zip(answers) {
             scope.spawn(|| serve(socket, &end, answer, wrong_port));
         }
-        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        scope.spawn(|| daemon.run(common::signal(&stop)).unwrap());
         let _ending = Ending(&end, stopper);
         watch(&page, seen);
     });
@@ -290,9 +289,9 @@ fn a_server_that_cannot_be_reached_is_silent_and_nothing_is_known() {
     let mut daemon =
         Daemon::start(&TimekeeperConfig { servers, poll: 0.05, page: page.clone(), ..TimekeeperConfig::default() })
             .unwrap();
-    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let (stop, stopper) = common::stop();
     std::thread::scope(|scope| {
-        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        scope.spawn(|| daemon.run(common::signal(&stop)).unwrap());
         let end = AtomicBool::new(false);
         let _ending = Ending(&end, stopper);
         std::thread::sleep(Duration::from_secs(1));
@@ -312,9 +311,9 @@ fn a_silent_server_with_a_name_is_asked_no_more_often_than_one_with_an_address()
     let config =
         TimekeeperConfig { servers, poll: 1.5, page: directory.path().join("clock"), ..TimekeeperConfig::default() };
     let mut daemon = Daemon::start(&config).unwrap();
-    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let (stop, stopper) = common::stop();
     let requests = std::thread::scope(|scope| {
-        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        scope.spawn(|| daemon.run(common::signal(&stop)).unwrap());
         let until = Instant::now() + Duration::from_secs(6);
         let mut requests = 0;
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

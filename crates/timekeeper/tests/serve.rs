@@ -1,4 +1,5 @@
 //! The server over loopback, polled by plain sockets, by our own daemon, and by chronyd.
+#![cfg(unix)]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;

@@ -8,6 +8,7 @@ use crate::event_log::EventLog;
 use crate::hardware::{self, Look};
 use crate::leap_table;
 use crate::ntp_source::NtpSource;
+use crate::os::{Stop, Waiter};
 use crate::record::ExchangeRecorder;
 use crate::server_config::PolledServer;
 use crate::source;
@@ -55,6 +56,29 @@ pub enum StartError {
     /// The counter has no usable period.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
+    /// The system has nothing to wait for packets with.
+    #[error("cannot wait for packets: {0}")]
+    Wait(io::Error),
+}
+
+/// Why a daemon has ended early.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// It could not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The system refused to wait.
+    #[error("the clock daemon cannot wait: {0}")]
+    Wait(io::Error),
+}
+
+/// Keeps a clock until `stop` is readable, or on Windows signalled. [`crate::ask`] gives its status
+/// meanwhile.
+///
+/// # Errors
+/// Those of [`Daemon::start`] and [`Daemon::run`].
+pub fn run(config: &TimekeeperConfig, stop: Stop<'_>) -> Result<(), RunError> {
+    Daemon::start(config)?.run(stop).map_err(RunError::Wait)
 }
 
 fn record_hint(error: &io::Error) -> &'static str {
@@ -126,6 +150,7 @@ impl Daemon {
             sources,
             cards: Cards::new(config.hardware_stamps),
             status_endpoints,
+            waiter: Waiter::new().map_err(StartError::Wait)?,
             system,
             page: config.page.clone(),
             state,

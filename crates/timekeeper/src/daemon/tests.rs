@@ -43,6 +43,7 @@ fn a_suspend_and_a_jump_of_the_counter_are_published_at_the_next_look() {
 
 /// The directory's inotify events show the order: a page with content stays, and is closed when
 /// its lock is released.
+#[cfg(unix)]
 #[test]
 fn the_socket_of_a_daemon_that_ends_goes_before_its_lock() {
     use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};

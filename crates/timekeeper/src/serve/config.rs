@@ -2,11 +2,12 @@
 //! optional.
 
 use serde::{Deserialize, Deserializer, de};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use tickwire_ntp::server::{self, Network, RateLimit};
+use std::net::{IpAddr, SocketAddr};
+use tickwire_ntp::server::Network;
 use tickwire_settings::Wrong;
 
-const NTP: u16 = 123;
+/// NTP's port (RFC 5905 §7.2).
+pub(super) const NTP: u16 = 123;
 
 /// All settings of the server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -48,20 +49,6 @@ impl Serve {
             return wrong("clock.serve.listen", "must be 64 addresses at most");
         }
         Ok(())
-    }
-
-    /// The addresses to listen on, and whether the configuration requires all of them.
-    pub(super) fn addresses(&self) -> (Vec<SocketAddr>, bool) {
-        if self.listen.is_empty() {
-            (vec![(Ipv4Addr::UNSPECIFIED, NTP).into(), (Ipv6Addr::UNSPECIFIED, NTP).into()], false)
-        } else {
-            (self.listen.clone(), true)
-        }
-    }
-
-    pub(super) fn core(&self) -> server::ServerConfig {
-        let rate = RateLimit { per_second: self.rate, burst: self.burst };
-        server::ServerConfig { allow: self.allow.clone(), rate: (self.rate > 0.0).then_some(rate) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The page's clock for the server, and whether it is valid.
 
-use super::ServeError;
+use super::server::ServeError;
 use crate::hardware::{self, Look};
 use std::path::{Path, PathBuf};
 use tickclock::{Clock, Count, CounterKind, Nanos, OpenError, Parameters, Scale, Status, counter};

@@ -1,4 +1,5 @@
 //! The daemon and servers with NTS, good and hostile, over loopback.
+#![cfg(unix)]
 
 mod authority;
 #[path = "../common/mod.rs"]
@@ -11,7 +12,6 @@ use common::Ending;
 use keys::{Given, Tls, agreed, asked, end, record};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -83,11 +83,11 @@ impl World {
             TimekeeperConfig { servers, poll: 0.05, page: page.clone(), record, ..TimekeeperConfig::default() };
         let mut daemon = Daemon::start(&config).unwrap();
         let clock = Clock::open(&page).unwrap();
-        let (stop, stopper) = nix::unistd::pipe().unwrap();
+        let (stop, stopper) = common::stop();
         std::thread::scope(|scope| {
             scope.spawn(|| keys::serve(&self.listener, &self.end, talk));
             scope.spawn(|| time::serve(&self.socket, &self.end, &self.given, &self.heard, answers));
-            scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+            scope.spawn(|| daemon.run(common::signal(&stop)).unwrap());
             let _ending = Ending(&self.end, stopper);
             let begin = Instant::now();
             loop {

@@ -27,9 +27,9 @@ const ROOM: usize = 4 << 20;
 /// After so long without a reply, requests in flight count as lost.
 const LOST: Duration = Duration::from_millis(200);
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-fn main() -> Result<()> {
+pub(crate) fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     if let [address, pid] = &arguments[..] {
         let server = address.parse()?;
