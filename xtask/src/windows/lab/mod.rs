@@ -2,6 +2,7 @@
 //! of its own.
 
 mod card;
+mod clock;
 mod lane;
 mod plain;
 mod program;
@@ -39,6 +40,7 @@ const CASES: &[Case] = &[
     ("the_program_runs_others_and_shows_them", program::accelerated),
     ("the_program_says_what_is_missing", program::bad_input),
     ("the_program_is_a_service_of_windows", program::managed),
+    ("a_clock_keeps_its_bound", clock::keeps_its_bound),
 ];
 
 /// Runs the cases, after building what they need and becoming root.
@@ -87,5 +89,6 @@ fn prepare() -> Result<()> {
     plain::build()?;
     testbed::build()?;
     program::build()?;
+    clock::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }
