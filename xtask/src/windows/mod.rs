@@ -30,9 +30,11 @@ use crate::test::{Sum, built};
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use wine::Wine;
+pub(crate) use wine::windows_path;
+pub(crate) use wine_host::WineHost;
 
 /// The Rust target, and the variable in which cargo looks for its linker.
 const TARGET: &str = "x86_64-pc-windows-gnu";
@@ -127,6 +129,21 @@ fn test(options: &Options) -> Result<()> {
         bail!("tests failed");
     }
     Ok(())
+}
+
+/// Installs Wine, and builds [`clock_daemon`].
+pub(crate) fn build_clock_daemon() -> Result<()> {
+    deps::install(&deps::WINDOWS)?;
+    add_target()?;
+    wine::make()?;
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--locked", "--release", "--package", "tickwire-timekeeper", "--no-default-features"]);
+    workspace::run(cross(cargo.args(["--example", "keep"])))
+}
+
+/// The clock daemon of Windows, for the benchmark.
+pub(crate) fn clock_daemon() -> Result<PathBuf> {
+    Ok(workspace::target()?.join(TARGET).join("release/examples/keep.exe"))
 }
 
 /// Lets cargo build for Windows.

@@ -17,37 +17,51 @@ use tickwire_lab::{LabHost, Process};
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Wine on a host. Its processes end when it is dropped; its files go away with the lab.
-pub(super) struct WineHost {
+pub(crate) struct WineHost {
     /// None: this process runs inside of the host.
     host: Option<LabHost>,
     prefix: PathBuf,
-    libraries: PathBuf,
+    /// Where the lab card's DLL is, if programs are to find it.
+    libraries: Option<PathBuf>,
 }
 
 impl WineHost {
-    /// Starts Wine in a copy of [`wine::prefix`].
+    /// Starts Wine in a copy of [`wine::prefix`], with the lab card.
     pub(super) fn new(host: &LabHost) -> Result<Self> {
-        Self::start(Some(host.clone()), host.directory().join("wine"))
+        Self::with_card(Some(host.clone()), host.directory().join("wine"))
     }
 
     /// The same on the host in which this process runs, below a directory of the lab.
     pub(super) fn here(directory: &Path) -> Result<Self> {
-        Self::start(None, directory.join(format!("wine-{}", std::process::id())))
+        Self::with_card(None, directory.join(format!("wine-{}", std::process::id())))
     }
 
-    fn start(host: Option<LabHost>, prefix: PathBuf) -> Result<Self> {
-        let wine = Self { host, prefix, libraries: lab_card::folder()? };
-        copy(&wine::prefix()?, &wine.prefix)?;
+    /// The same for programs that have no use for a lab card, which need not have been built.
+    pub(crate) fn without_card(host: &LabHost) -> Result<Self> {
+        Self::unstarted(Some(host.clone()), host.directory().join("wine"), None)?.start()
+    }
+
+    fn with_card(host: Option<LabHost>, prefix: PathBuf) -> Result<Self> {
+        let wine = Self::unstarted(host, prefix, Some(lab_card::folder()?))?;
         let placeholder = wine.prefix.join(wine::SYSTEM).join(lab_card::DLL);
         fs::copy(lab_card::placeholder()?, placeholder).context("the lab card has not been built")?;
+        wine.start()
+    }
+
+    fn unstarted(host: Option<LabHost>, prefix: PathBuf, libraries: Option<PathBuf>) -> Result<Self> {
+        copy(&wine::prefix()?, &prefix)?;
+        Ok(Self { host, prefix, libraries })
+    }
+
+    fn start(self) -> Result<Self> {
         // It stays until the end (`-p`).
-        let mut server = wine.prepared(wine::SERVER);
+        let mut server = self.prepared(wine::SERVER);
         let status = server.arg("-p").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.context("cannot run wineserver")?;
-        ensure!(status.success(), "no wineserver for {} ({status})", wine.prefix.display());
+        ensure!(status.success(), "no wineserver for {} ({status})", self.prefix.display());
         // Starts Wine's services, so that the first program need not.
-        wine.spawn(Path::new("wineboot"), &[] as &[&str])?.success(TIMEOUT)?;
-        Ok(wine)
+        self.spawn(Path::new("wineboot"), &[] as &[&str])?.success(TIMEOUT)?;
+        Ok(self)
     }
 
     /// A Windows program, to be run on the host; it finds the lab card's DLL.
@@ -65,7 +79,7 @@ impl WineHost {
     }
 
     /// Starts a Windows program; it is killed when the value is dropped.
-    pub(super) fn spawn(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Process> {
+    pub(crate) fn spawn(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Process> {
         let mut command = self.command(program);
         command.args(arguments);
         Process::spawn(command)
@@ -74,7 +88,10 @@ impl WineHost {
     fn prepared(&self, program: &str) -> Command {
         let mut command = self.host.as_ref().map_or_else(|| Command::new(program), |host| host.command(program));
         // (The lab names a socket of Linux to a host's programs.)
-        wine::environment(&mut command, &self.prefix).env("WINEDLLPATH", &self.libraries).env_remove("TICKWIRE_SOCKET");
+        wine::environment(&mut command, &self.prefix).env_remove("TICKWIRE_SOCKET");
+        if let Some(libraries) = &self.libraries {
+            command.env("WINEDLLPATH", libraries);
+        }
         command
     }
 }

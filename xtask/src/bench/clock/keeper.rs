@@ -2,6 +2,7 @@
 
 use super::topology::program;
 use crate::deps::{CHRONY, NTPSEC};
+use crate::windows::{self, WineHost};
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use tickwire_lab::{LabHost, Process};
 pub(super) enum Keeper {
     /// Ours, read from its page.
     Tickwire,
+    /// Ours as a Windows program under Wine, whose page is read in the same way.
+    TickwireWindows,
     /// chronyd, which steers the kernel's clock.
     Chronyd,
     /// ClockBound 3, read by its own library; it asks every 16 s whatever the scenario says, and
@@ -29,6 +32,7 @@ impl Keeper {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Tickwire => "tickwire",
+            Self::TickwireWindows => "tickwire, Windows",
             Self::Chronyd => "chronyd",
             Self::Clockbound => "clockbound",
             Self::Ntpsec => "ntpsec",
@@ -37,13 +41,19 @@ impl Keeper {
 
     /// Whether the system clock has to be set back after it.
     pub(super) fn steers(self) -> bool {
-        self != Self::Tickwire
+        !self.is_ours()
     }
 
-    /// Installs it, unless it is ours; as the building user.
+    /// Whether it is read from a page of ours.
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Self::Tickwire | Self::TickwireWindows)
+    }
+
+    /// Installs it, or builds ours for Windows; as the building user.
     pub(super) fn install(self) -> Result<()> {
         match self {
             Self::Tickwire => Ok(()),
+            Self::TickwireWindows => windows::build_clock_daemon(),
             Self::Chronyd => deps::install(&[CHRONY]),
             Self::Ntpsec => deps::install(&[NTPSEC]),
             Self::Clockbound => {
@@ -57,8 +67,20 @@ impl Keeper {
         }
     }
 
-    /// Starts it on a host, so that it follows `server`.
-    pub(super) fn start(self, host: &LabHost, directory: &Path, server: &str, poll: u32) -> Result<Process> {
+    /// What has to run on a host before it starts there.
+    pub(super) fn prepare(self, host: &LabHost) -> Result<Option<WineHost>> {
+        (self == Self::TickwireWindows).then(|| WineHost::without_card(host)).transpose()
+    }
+
+    /// Starts it on a host, so that it follows `server`; in Wine, if that was prepared for it.
+    pub(super) fn start(
+        self,
+        host: &LabHost,
+        wine: Option<&WineHost>,
+        directory: &Path,
+        server: &str,
+        poll: u32,
+    ) -> Result<Process> {
         let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
         let log2 = poll.ilog2();
         let configured = |name: &str, text: &str| -> Result<String> {
@@ -68,6 +90,11 @@ impl Keeper {
         match self {
             Self::Tickwire => {
                 host.spawn(&[&program("truth")?, "keep", server, &file("page"), "--poll", &poll.to_string()])
+            }
+            Self::TickwireWindows => {
+                let page = windows::windows_path(&directory.join("page"));
+                let wine = wine.context("Wine was not prepared")?;
+                wine.spawn(&windows::clock_daemon()?, &["--poll", &poll.to_string(), "--page", &page, server])
             }
             Self::Chronyd => {
                 let text = format!(

@@ -186,6 +186,7 @@ fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Res
     println!("{machine}");
     if !outcomes.is_empty() {
         println!("{}", report::table(&outcomes));
+        report::ratios(&outcomes).iter().for_each(|line| println!("{line}"));
     }
     if let Some(costs) = costs {
         println!("{}", reading::table(costs));

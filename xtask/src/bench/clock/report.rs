@@ -1,5 +1,6 @@
 //! Table and JSON.
 
+use super::keeper::Keeper;
 use super::reading::Costs;
 use crate::bench::harness::table;
 use anyhow::Result;
@@ -84,6 +85,27 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
+/// For each scenario that both were measured in: our clock on Windows against our clock on Linux.
+pub(super) fn ratios(outcomes: &[Outcome]) -> Vec<String> {
+    let figures = |scenario: &str, keeper: Keeper| {
+        let mut of = outcomes.iter().filter(|one| one.scenario == scenario && one.clock == keeper.name());
+        of.next().and_then(|one| one.measured.as_ref().ok())
+    };
+    let line = |outcome: &Outcome| {
+        let [linux, windows] = [Keeper::Tickwire, Keeper::TickwireWindows].map(|one| figures(&outcome.scenario, one));
+        let (linux, windows) = (linux?, windows?);
+        let ratio = |of: fn(&ClockError) -> i64| of(windows) as f64 / of(linux) as f64;
+        Some(format!(
+            "{}: on Windows p99 is {:.1} times, the greatest error {:.1} times, and the bound {:.1} times that on Linux",
+            outcome.scenario,
+            ratio(|figures| figures.p99_ns),
+            ratio(|figures| figures.max_ns),
+            ratio(|figures| figures.bound_ns),
+        ))
+    };
+    outcomes.iter().filter(|one| one.clock == Keeper::TickwireWindows.name()).filter_map(line).collect()
+}
+
 /// One clock's errors in short, part by part.
 pub(super) fn brief(parts: &[ClockError]) -> String {
     let one = |figures: &ClockError| {
@@ -127,6 +149,31 @@ pub(super) fn json(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_is_compared_with_linux_where_both_were_measured() {
+        let outcome = |scenario: &str, keeper: Keeper, scale: i64| Outcome {
+            scenario: scenario.into(),
+            clock: keeper.name().into(),
+            promise: String::new(),
+            kept: None,
+            seconds: 9.0,
+            measured: Ok(ClockError {
+                p99_ns: 200 * scale,
+                max_ns: 500 * scale,
+                bound_ns: 40_000,
+                ..ClockError::default()
+            }),
+        };
+        let all = [
+            outcome("quiet", Keeper::Tickwire, 1),
+            outcome("quiet", Keeper::TickwireWindows, 3),
+            outcome("outage", Keeper::TickwireWindows, 3),
+        ];
+        let lines = ratios(&all);
+        let expected = "p99 is 3.0 times, the greatest error 3.0 times, and the bound 1.0 times";
+        assert!(lines.len() == 1 && lines[0].starts_with("quiet: ") && lines[0].contains(expected), "{lines:?}");
+    }
 
     #[test]
     fn the_table_says_what_was_measured_and_what_was_not() {

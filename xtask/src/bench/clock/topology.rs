@@ -3,6 +3,7 @@
 
 use super::keeper::Keeper;
 use super::scenario::{Load, Scenario};
+use crate::windows::WineHost;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -21,6 +22,8 @@ const STARTED: Duration = Duration::from_millis(500);
 const TBF: &str = "root tbf rate 100mbit burst 5kb latency 10ms";
 
 pub(super) struct Topology {
+    // Ends before the lab.
+    wine: Option<WineHost>,
     _lab: Lab,
     pub(super) client: LabHost,
     server: LabHost,
@@ -51,7 +54,7 @@ impl Topology {
         }
         client.run(&["ping", "-c1", SERVER])?;
         let directory = lab.directory();
-        Ok(Self { _lab: lab, client, server, directory })
+        Ok(Self { wine: None, _lab: lab, client, server, directory })
     }
 
     /// Attaches the BPF program that completes answers to the server's device.
@@ -92,7 +95,8 @@ impl Topology {
     /// Starts the clock daemon; after one that steers the system clock, this clock is set back.
     pub(super) fn keep(&self, keeper: Keeper, poll: u32) -> Result<Kept> {
         let system_clock = keeper.steers().then(SystemClock::guard).transpose()?;
-        Ok(Kept { process: keeper.start(&self.client, &self.directory, SERVER, poll)?, _system_clock: system_clock })
+        let process = keeper.start(&self.client, self.wine.as_ref(), &self.directory, SERVER, poll)?;
+        Ok(Kept { process, _system_clock: system_clock })
     }
 
     /// Keeps every processor busy, in user space and in the kernel, until the returned processes
@@ -181,8 +185,9 @@ pub(super) struct Run {
 
 /// Runs one scenario with one clock; returns figures for each of its parts.
 pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<Vec<ClockError>> {
-    let bed = Topology::new(scenario.load == Load::Cable)?;
+    let mut bed = Topology::new(scenario.load == Load::Cable)?;
     let &Run { keeper, seconds, rate, interleaved } = run;
+    bed.wine = keeper.prepare(&bed.client)?;
     let truth = bed.begin(&(scenario.recipe)(seconds))?;
     let _server = bed.serve(&truth, interleaved)?;
     let parts = (scenario.parts)(seconds);
@@ -191,7 +196,7 @@ pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<Vec<ClockError>>
     let program = program("truth")?;
     let mut probe = vec![&*program, "probe", &truth, "--seconds", &long[0], "--from", &from, "--rate", &long[1]];
     match keeper {
-        Keeper::Tickwire => probe.extend(["--page", &page]),
+        Keeper::Tickwire | Keeper::TickwireWindows => probe.extend(["--page", &page]),
         Keeper::Clockbound => probe.push("--clockbound"),
         Keeper::Chronyd | Keeper::Ntpsec => {}
     }
