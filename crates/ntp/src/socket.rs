@@ -28,6 +28,9 @@ const CARD_IS_LATE: Duration = Duration::from_millis(2);
 /// useless as a measurement, so waiting on the socket resumes.
 const QUEUED: i64 = 200_000_000;
 
+/// A server is near if its reply comes within so many ns.
+const NEAR: i64 = 1_000_000;
+
 /// A received message, with both timestamps of the exchange that it may complete.
 #[derive(Clone, Debug)]
 pub struct ReceivedReply {
@@ -53,6 +56,10 @@ pub struct NtpSocket {
     sent: Option<PendingRequest>,
     /// The kernel stamps departures of this socket.
     stamped: bool,
+    /// The last reply came within [`NEAR`].
+    is_near: bool,
+    /// No reply to the last request has come.
+    is_pending: bool,
     /// The number of the next request on this socket: the kernel identifies its timestamp by it.
     number: u32,
     /// The card whose timestamps are used.
@@ -83,7 +90,19 @@ impl NtpSocket {
     pub fn open(server: SocketAddr, kind: CounterKind, period: f64) -> io::Result<Self> {
         let socket = ConnectedUdp::open(server)?;
         let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
-        Ok(Self { socket, kind, period, sent: None, stamped: false, number: 0, nic: None, track: Track::default(), v6 })
+        Ok(Self {
+            socket,
+            kind,
+            period,
+            sent: None,
+            stamped: false,
+            is_near: false,
+            is_pending: false,
+            number: 0,
+            nic: None,
+            track: Track::default(),
+            v6,
+        })
     }
 
     /// Whether the kernel has agreed to stamp this socket's packets. Otherwise the program does.
@@ -141,6 +160,7 @@ impl NtpSocket {
         let program = self.counter();
         self.socket.send(request, self.number)?;
         self.sent = Some(PendingRequest::new(self.number, before, program, clock));
+        self.is_pending = true;
         self.number = self.number.wrapping_add(1);
         self.departures();
         Ok(())
@@ -152,8 +172,27 @@ impl NtpSocket {
     /// only. The kernel's timestamp can be collected later as well.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        let counts = (QUEUED as f64 / self.period) as i64;
-        self.stamped && self.sent.is_some_and(|sent| !sent.has_left() && sent.age(self.counter()) < counts)
+        self.stamped && self.sent.is_some_and(|sent| !sent.has_left()) && self.is_younger(QUEUED)
+    }
+
+    /// Whether the reply will come in a moment, and only the program can stamp it: then do not
+    /// sleep until it comes, because a wakeup takes as long as the whole path. A server that is not
+    /// near is not worth a processor.
+    #[must_use]
+    pub fn is_imminent(&self) -> bool {
+        !self.socket.has_stamps() && self.is_near && self.is_pending && self.is_younger(NEAR)
+    }
+
+    /// Whether there is something to be received now.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.socket.is_readable()
+    }
+
+    /// Whether the last request was sent less than so many ns ago.
+    fn is_younger(&self, ns: i64) -> bool {
+        let counts = (ns as f64 / self.period) as i64;
+        self.sent.is_some_and(|sent| sent.age(self.counter()) < counts)
     }
 
     /// The counter is discontinuous: the departure of the last request is no longer known, so no
@@ -197,6 +236,8 @@ impl NtpSocket {
         let on_the_wire = hardware::on_the_wire(bytes.len(), self.v6, mbits);
         let landing = Landing { arrival, program, after, on_the_wire };
         let (ends, quality) = sent.ends(&landing)?;
+        self.is_pending = false;
+        self.is_near = ends[1].since(ends[0]) < (NEAR as f64 / self.period) as i64;
         let read = || self.nic.as_ref().ok_or(Lack::Unread)?.read();
         let hardware = sent.by_card(&landing, ends, &mut self.track, self.period, read);
         Ok(ReceivedReply { bytes: bytes.to_vec(), sent: ends[0], received: ends[1], quality, hardware })

@@ -91,6 +91,9 @@ impl Daemon {
             if now - self.kept >= KEEP || now - self.kept >= SECOND && self.knows_better() {
                 self.keep(now);
             }
+            if self.awaits_reply() {
+                self.receive();
+            }
             if self.wait(stop)? {
                 self.publish(monotonic());
                 self.keep(monotonic());
@@ -117,6 +120,18 @@ impl Daemon {
             };
             source.run(now, &mut self.cards, &twin);
         }
+    }
+
+    /// Spins while a reply is imminent; returns whether something can be received. It lasts less
+    /// than a millisecond, and only where the program stamps packets.
+    fn awaits_reply(&self) -> bool {
+        while self.sources.iter().any(Source::is_imminent) {
+            if self.sources.iter().any(Source::is_readable) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 
     /// Sleeps until a socket is readable or something is due. Returns `true` when it is time to

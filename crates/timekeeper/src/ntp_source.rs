@@ -183,6 +183,14 @@ impl Source for NtpSource {
         if self.is_leaving() { None } else { self.resolver.socket().map(os::borrow) }
     }
 
+    fn is_imminent(&self) -> bool {
+        self.resolver.socket().is_some_and(NtpSocket::is_imminent)
+    }
+
+    fn is_readable(&self) -> bool {
+        self.resolver.socket().is_some_and(NtpSocket::is_readable)
+    }
+
     fn wakeup(&self, now: i64) -> i64 {
         let looks = self.resolver.is_looking_up().then_some(now + LOOKUP_POLL);
         let leaves = self.is_leaving().then_some(now + TX_STAMP_POLL);

@@ -51,6 +51,12 @@ pub(crate) trait Source {
     /// The socket to wait for, if there is one to wait for now.
     fn socket(&self) -> Option<BorrowedSocket<'_>>;
 
+    /// Whether a reply will come in a moment, for which the loop must not sleep.
+    fn is_imminent(&self) -> bool;
+
+    /// Whether there is something to be received now.
+    fn is_readable(&self) -> bool;
+
     /// When the loop must come back, even if the socket does not become readable.
     fn wakeup(&self, now: i64) -> i64;
 

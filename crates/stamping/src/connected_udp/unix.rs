@@ -5,7 +5,7 @@ use crate::timestamps::{RxTimestamps, TxTimestamps};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, getsockname,
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, getsockname, recv,
     recvmsg, send, socket,
 };
 use std::io::{self, IoSliceMut};
@@ -76,6 +76,13 @@ impl LinuxUdp {
         // this one.
         let sent = once().or_else(|error| if error == Errno::ECONNREFUSED { once() } else { Err(error) });
         sent.map(drop).map_err(io::Error::from)
+    }
+
+    /// Whether there is a message, or an error, to be received now.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        recv(self.socket.as_raw_fd(), &mut [0], flags) != Err(Errno::EAGAIN)
     }
 
     /// One message, its length and its receive timestamps; `None` if there is none.

@@ -78,6 +78,12 @@ impl WinsockUdp {
         sent.map(drop)
     }
 
+    /// Whether there is a message, or an error, to be received now.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.socket.peek(&mut [0]).map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |_| true)
+    }
+
     /// One message, its length and its receive timestamps; `None` if there is none.
     pub fn receive(&self, bytes: &mut [u8]) -> Option<(usize, RxTimestamps)> {
         loop {
