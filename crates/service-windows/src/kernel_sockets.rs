@@ -35,7 +35,11 @@ pub(crate) fn allow(asked: &Asked<'_>, rows: &[EndpointRow]) -> Result<(), Reaso
         return Err(Reason::PortTaken);
     }
     let is_in_the_way = |row: &EndpointRow| match asked.kind {
-        ClaimKind::Flow => (row.local, row.remote) == (bound.local, asked.remote),
+        // (The socket itself may be bound to any address.)
+        ClaimKind::Flow => {
+            let is_others = row.process.is_some_and(|process| process != asked.process) && row.remote.port == 0;
+            row.local == bound.local && (row.remote == asked.remote || is_others)
+        }
         // What a process has left behind (TIME_WAIT) has no owner, and receives nothing more.
         _ if row.process.is_none() && row.remote.port != 0 => false,
         _ if row.local.port != bound.local.port => false,
@@ -104,6 +108,10 @@ mod tests {
         assert!(!may(ClaimKind::Bound, here, &[row(7, HERE, NONE)]));
         assert!(may(ClaimKind::Bound, here, &[row(7, HERE, NONE), row(ME, HERE, NONE)]));
         assert!(may(ClaimKind::Bound, here, &[]), "Windows need not know");
+        // A flow from a socket that is bound to any address.
+        let own = row(ME, Address::ANY_V4, NONE);
+        assert!(may(ClaimKind::Flow, here, &[own]));
+        assert!(!may(ClaimKind::Flow, here, &[own, row(7, HERE, NONE)]));
     }
 
     #[test]

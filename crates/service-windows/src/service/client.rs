@@ -14,7 +14,7 @@ use tickwire_lane_windows::control::{ClientRequest, HandleGrant, ReceiveError, S
 use tickwire_lane_windows::event::wait_for;
 use tickwire_lane_windows::lane_memory::LIMITS;
 use tickwire_lane_windows::lane_snapshot::{LaneSnapshot, TOOL_READS};
-use tickwire_registry::LaneId;
+use tickwire_registry::{LaneId, ProvenSocket};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::Query;
 use tickwire_steer::tables::Protocol;
@@ -203,7 +203,10 @@ impl Client<'_> {
     /// Answers [`Request::Claim`].
     fn claim(&self, lane: LaneId, wanted: (ClaimKind, Endpoint), socket: OwnedHandle) -> Result<Reply, Reason> {
         // Before the core is locked: Windows may take its time.
-        let proven = socket_proof::examine(socket.as_handle())?;
+        let mut proven = socket_proof::examine(socket.as_handle())?;
+        if wanted.0 == ClaimKind::Flow {
+            self.choose_source(&mut proven, wanted.1)?;
+        }
         let process = self.channel.process_id();
         let protocol = if proven.bound.protocol == Protocol::Tcp { PortProtocol::Tcp } else { PortProtocol::Udp };
         let is_allowed = || {
@@ -220,6 +223,21 @@ impl Client<'_> {
             return Err(reason);
         }
         Ok(Reply::Claimed { claim, local })
+    }
+
+    /// A socket at any address has its port at each. Its connection goes out from the one by which
+    /// the host reaches the peer, as the kernel chooses it: the flow is claimed there.
+    fn choose_source(&self, proven: &mut ProvenSocket, remote: Endpoint) -> Result<(), Reason> {
+        let bound = &mut proven.bound;
+        let reaches = bound.local.address.family() == remote.address.family() || bound.dual;
+        if bound.local.address.is_unspecified() && reaches {
+            let found = self.shared.core().resolve(&Query::to(remote.address));
+            if found.reason != Reason::None {
+                return Err(found.reason);
+            }
+            bound.local.address = found.path.source;
+        }
+        Ok(())
     }
 
     fn lane(&self) -> Result<LaneId, Reason> {
