@@ -61,6 +61,22 @@ pub fn from_endpoint(endpoint: Endpoint, zone: u32) -> (SOCKADDR_INET, i32) {
     (made, size(endpoint.address.family()) as i32)
 }
 
+/// An address and port as a socket of this family has them: one of IPv6 has addresses of IPv4
+/// mapped (RFC 4291). And how many bytes count.
+#[must_use]
+pub fn for_socket(family: Family, endpoint: Endpoint) -> (SOCKADDR_INET, i32) {
+    let (mut made, mut len) = from_endpoint(endpoint, 0);
+    if family == Family::V6 && endpoint.address.to_v4().is_some() {
+        let address = if endpoint.address.is_unspecified() { Address::ANY } else { endpoint.address };
+        made = none();
+        made.Ipv6.sin6_family = AF_INET6;
+        made.Ipv6.sin6_addr.u.Byte = address.0;
+        made.Ipv6.sin6_port = endpoint.port.to_be();
+        len = size(family) as i32;
+    }
+    (made, len)
+}
+
 /// Bytes of an address of this family.
 #[must_use]
 pub const fn size(family: Family) -> usize {
@@ -92,6 +108,18 @@ pub const fn family(number: u16) -> Option<Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_of_ipv6_has_addresses_of_ipv4_mapped() {
+        let there = Endpoint::new(Address::v4([10, 1, 2, 3]), 80);
+        let (made, len) = for_socket(Family::V6, there);
+        // SAFETY: any bits are a number.
+        assert_eq!((unsafe { made.si_family }, len, endpoint(&made)), (AF_INET6, 28, Some(there)));
+        let (made, len) = for_socket(Family::V6, Endpoint::new(Address::ANY_V4, 80));
+        assert_eq!((address(&made), len), (Some(Address::ANY), 28));
+        let (made, len) = for_socket(Family::V4, there);
+        assert_eq!((endpoint(&made), len), (Some(there), 16));
+    }
 
     #[test]
     fn addresses_and_ports_come_back_as_they_were() {
