@@ -3,6 +3,7 @@
 use crate::api;
 use crate::hook::child_processes;
 use crate::hook::{Hook, attach, is_attached};
+use crate::{lane, socket};
 use std::ffi::c_void;
 use std::io;
 use std::os::windows::io::BorrowedHandle;
@@ -23,6 +24,7 @@ extern "system" fn DllMain(_library: HINSTANCE, reason: u32, _reserved: *mut c_v
     // done then. The library cannot be unloaded earlier.
     if reason == DLL_PROCESS_ATTACH {
         child_processes::enter_by(enter);
+        lane::deliver_to(socket::events::happened);
         attach(HOOKS);
     }
     TRUE

@@ -7,7 +7,11 @@
 //! | `api` | the functions that programs call in place of Winsock's |
 //! | `socket` | what calls on a socket do |
 //! | `lane` | the lane of this process: the stack, what drives it, the service |
+//! | `request` | overlapped requests, completion ports |
 //! | `table` | which handles are sockets of IP |
+//! | `names` | socket addresses, as programs pass them |
+//! | `extensions` | Winsock's extension functions (`AcceptEx`, `ConnectEx`, ...) |
+//! | `own_request` | overlapped requests of this library's own |
 //! | `real` | Winsock's own functions, as this library calls them |
 //! | `hook` | replacing functions of Windows, and calling the real ones; child processes |
 //!
@@ -23,8 +27,12 @@
 
 mod api;
 mod dll_main;
+mod extensions;
 pub mod hook;
 mod lane;
+mod names;
+mod own_request;
 mod real;
+mod request;
 mod socket;
 mod table;

@@ -1,12 +1,17 @@
 //! Winsock's own functions, as this library calls them for itself.
 
+use crate::extensions::{ACCEPT_EX, GET_ACCEPT_EX_SOCKADDRS};
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
-use std::os::windows::io::BorrowedHandle;
+use crate::names::endpoint;
+use crate::own_request::OwnRequest;
+use std::os::windows::io::{AsRawHandle, BorrowedHandle};
+use std::ptr::null_mut;
 use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Networking::WinSock::{
-    INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, SOCKADDR_INET, TIMEVAL,
+    FD_ACCEPT, FD_READ, FIONBIO, INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, MSG_PEEK, SOCK_DGRAM, SOCK_STREAM,
+    SOCKADDR_INET, TIMEVAL, WSA_IO_PENDING,
 };
 
 /// A handle, as programs have it.
@@ -42,9 +47,9 @@ pub(crate) fn name(handle: Handle) -> Result<Endpoint> {
     if result != 0 { Ok(Endpoint::default()) } else { Ok(sockaddr::endpoint(&name).unwrap_or_default()) }
 }
 
-/// Binds a socket.
-pub(crate) fn bind(handle: Handle, local: Endpoint) -> Result<()> {
-    let (name, size) = sockaddr::from_endpoint(local, 0);
+/// Binds a socket of this family.
+pub(crate) fn bind(handle: Handle, family: Family, local: Endpoint) -> Result<()> {
+    let (name, size) = sockaddr::for_socket(family, local);
     // SAFETY: an address of this length.
     done(unsafe { winsock::BIND.get()(handle, (&raw const name).cast(), size) })
 }
@@ -73,6 +78,26 @@ pub(crate) fn handle_of(handle: Handle) -> BorrowedHandle<'static> {
     unsafe { BorrowedHandle::borrow_raw(std::ptr::with_exposed_provenance_mut(handle)) }
 }
 
+/// Has an event set whenever a datagram or a connection arrives for a socket of the kernel. From
+/// then on it does not block.
+pub(crate) fn signal_arrivals(handle: Handle, event: BorrowedHandle<'_>) {
+    let arrivals = (FD_READ | FD_ACCEPT).cast_signed();
+    // SAFETY: no memory is passed; an event that is open during the call, to which the kernel
+    // refers from then on.
+    unsafe { winsock::WSA_EVENT_SELECT.get()(handle, event.as_raw_handle() as isize, arrivals) };
+}
+
+/// Takes back [`signal_arrivals`]: for a socket that becomes the kernel's, or that a listener has
+/// accepted, which inherits it.
+pub(crate) fn signal_no_more(handle: Handle, is_nonblocking: bool) {
+    let mut is_nonblocking = u32::from(is_nonblocking);
+    // SAFETY: no event; room for a truth value.
+    unsafe {
+        winsock::WSA_EVENT_SELECT.get()(handle, 0, 0);
+        winsock::IOCTL_SOCKET.get()(handle, FIONBIO, &raw mut is_nonblocking);
+    }
+}
+
 /// Whether the kernel has something to read for a socket, or a connection to accept.
 pub(crate) fn is_readable(handle: Handle) -> bool {
     // A set of one: the count, and the socket (`FD_SET`).
@@ -81,4 +106,101 @@ pub(crate) fn is_readable(handle: Handle) -> bool {
     let none = std::ptr::null_mut();
     // SAFETY: a set of one socket, which the count says, and no others.
     unsafe { winsock::SELECT.get()(0, set.as_mut_ptr().cast(), none, none, &raw const now) == 1 }
+}
+
+/// Receives a datagram of the kernel's half of a socket that does not block.
+///
+/// # Errors
+/// [`WinsockError::WOULD_BLOCK`] if there is none; what the kernel says.
+pub(crate) fn receive_now(handle: Handle, is_peek: bool) -> Result<(Vec<u8>, Endpoint)> {
+    const LONGEST: usize = 1 << 16;
+    let mut datagram = vec![0; LONGEST];
+    let (mut name, mut size) = (sockaddr::none(), size_of::<SOCKADDR_INET>() as i32);
+    let flags = if is_peek { MSG_PEEK } else { 0 };
+    // SAFETY: room for so many bytes, for an address of any family, and for its length.
+    let received = unsafe {
+        winsock::RECV_FROM.get()(
+            handle,
+            datagram.as_mut_ptr(),
+            LONGEST as i32,
+            flags,
+            (&raw mut name).cast(),
+            &raw mut size,
+        )
+    };
+    if received < 0 {
+        return Err(last());
+    }
+    datagram.truncate(received as usize);
+    Ok((datagram, sockaddr::endpoint(&name).unwrap_or_default()))
+}
+
+/// Receives the first bytes of a connection of the kernel, if there are any.
+///
+/// # Safety
+/// So many bytes may be written there.
+pub(crate) unsafe fn receive_first(handle: Handle, into: *mut u8, room: usize) -> Option<Result<usize>> {
+    if !is_readable(handle) {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let received = unsafe { winsock::RECV.get()(handle, into, i32::try_from(room).unwrap_or(i32::MAX), 0) };
+    Some(if received < 0 { Err(last()) } else { Ok(received as usize) })
+}
+
+/// So long a request may take that is expected to be complete at once.
+const AT_ONCE_MS: u32 = 100;
+
+/// Has a socket take a connection that the kernel has for a listener. Returns its two ends.
+///
+/// # Errors
+/// [`WinsockError::WOULD_BLOCK`] if there is none; what the kernel says.
+pub(crate) fn accept_into(listener: Handle, socket: Handle) -> Result<(Endpoint, Endpoint)> {
+    if !is_readable(listener) {
+        return Err(WinsockError::WOULD_BLOCK);
+    }
+    const PLACE: u32 = size_of::<SOCKADDR_INET>() as u32 + 16;
+    let (Some(accept_ex), Some(ends_of)) = (ACCEPT_EX.real(listener), GET_ACCEPT_EX_SOCKADDRS.real(listener)) else {
+        return Err(WinsockError::INVALID);
+    };
+    let mut request = OwnRequest::new(0).map_err(|_| WinsockError::INVALID)?;
+    let mut addresses = [0_u64; 2 * PLACE as usize / 8 + 1];
+    let place = addresses.as_mut_ptr().cast();
+    let mut received = 0;
+    // SAFETY: room for two addresses; the request is complete before this returns.
+    unsafe {
+        if accept_ex(listener, socket, place, 0, PLACE, PLACE, &raw mut received, request.overlapped()) == 0 {
+            match last() {
+                WinsockError(WSA_IO_PENDING) => {
+                    let listener = std::ptr::with_exposed_provenance_mut(listener);
+                    request.finish(listener, AT_ONCE_MS).map_err(|_| WinsockError::WOULD_BLOCK)?;
+                }
+                error => return Err(error),
+            }
+        }
+    }
+    let (mut local, mut remote) = (null_mut(), null_mut());
+    let (mut local_len, mut remote_len) = (0, 0);
+    // SAFETY: what the call has filled, and room for the results, which point into it.
+    unsafe {
+        ends_of(place, 0, PLACE, PLACE, &raw mut local, &raw mut local_len, &raw mut remote, &raw mut remote_len);
+        let ends = [(local, local_len), (remote, remote_len)].map(|(at, len)| endpoint(at, len).unwrap_or_default());
+        Ok((ends[0], ends[1]))
+    }
+}
+
+/// Sends a datagram by the kernel's socket, of this family. Returns how many bytes.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn send_to(handle: Handle, family: Family, data: &[u8], to: Option<Endpoint>) -> Result<usize> {
+    let len = i32::try_from(data.len()).map_err(|_| WinsockError::MESSAGE_SIZE)?;
+    // SAFETY: so many bytes; an address of this length, or none.
+    let sent = unsafe {
+        match to.map(|to| sockaddr::for_socket(family, to)) {
+            Some((name, size)) => winsock::SEND_TO.get()(handle, data.as_ptr(), len, 0, (&raw const name).cast(), size),
+            None => winsock::SEND.get()(handle, data.as_ptr(), len, 0),
+        }
+    };
+    if sent < 0 { Err(last()) } else { Ok(sent as usize) }
 }

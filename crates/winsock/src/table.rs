@@ -20,6 +20,12 @@ pub(crate) fn insert(handle: Handle, socket: Socket) -> Option<Arc<Socket>> {
     sockets.get_or_insert_default().insert(handle, Arc::new(socket))
 }
 
+/// All sockets.
+pub(crate) fn all() -> Vec<Arc<Socket>> {
+    let sockets = SOCKETS.read().unwrap_or_else(PoisonError::into_inner);
+    sockets.iter().flat_map(HashMap::values).map(Arc::clone).collect()
+}
+
 /// All sockets, which are forgotten.
 pub(crate) fn take_all() -> Vec<Arc<Socket>> {
     let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);

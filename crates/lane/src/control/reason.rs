@@ -117,7 +117,7 @@ reasons! {
     OtherWay = 37: "the socket names another interface than that of the route";
     /// The program passed the descriptor on, and the process that received it knows only the kernel
     /// socket.
-    Passed = 38: "the program passed the socket to another process over a Unix socket";
+    Passed = 38: "the program passed the socket to another process (over a Unix socket, by WSADuplicateSocket)";
     /// The service that had made its lane ended; the program's new sockets are accelerated again.
     Restarted = 39: "the socket is older than the service, which was started again: restart the program to accelerate it";
     /// IP_RECVERR and its kin.

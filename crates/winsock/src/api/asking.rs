@@ -1,15 +1,15 @@
-//! Names, options, and `ioctlsocket`.
+//! Names and options.
 
 use super::call;
-use super::making::put;
+use super::moving::bytes;
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::lane::lane;
+use crate::names::put;
 use crate::socket::State;
 use crate::table;
 use windows_sys::Win32::Networking::WinSock::{
-    FIONBIO, FIONREAD, IPPROTO_TCP, SO_ERROR, SO_RCVTIMEO, SO_SNDTIMEO, SOCKADDR, SOCKET, SOCKET_ERROR, SOL_SOCKET,
-    TCP_NODELAY,
+    SO_ERROR, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCKADDR, SOCKET, SOCKET_ERROR, SOL_SOCKET,
 };
 
 pub(super) unsafe extern "system" fn get_sock_name(socket: SOCKET, name: *mut SOCKADDR, len: *mut i32) -> i32 {
@@ -30,7 +30,7 @@ pub(super) unsafe extern "system" fn get_sock_name(socket: SOCKET, name: *mut SO
             _ => return Ok(None),
         };
         // SAFETY: the caller's arguments.
-        unsafe { put(local, name, len) }?;
+        unsafe { put((known.family, local), name, len) }?;
         Ok(Some(0))
     };
     // SAFETY: the caller's arguments, unchanged.
@@ -51,43 +51,11 @@ pub(super) unsafe extern "system" fn get_peer_name(socket: SOCKET, name: *mut SO
             State::Idle | State::Kernel { .. } => return Ok(None),
         };
         // SAFETY: the caller's arguments.
-        unsafe { put(remote, name, len) }?;
+        unsafe { put((known.family, remote), name, len) }?;
         Ok(Some(0))
     };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, peer, || unsafe { winsock::GET_PEER_NAME.get()(socket, name, len) })
-}
-
-pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, argument: *mut u32) -> i32 {
-    if command == FIONREAD && !argument.is_null() {
-        let waiting = || {
-            let Some(known) = table::get(socket) else { return Ok(None) };
-            let Some(id) = known.on_lane() else { return Ok(None) };
-            let Ok(lane) = lane() else { return Ok(None) };
-            let bytes = match known.state() {
-                // Windows says how long the first datagram is.
-                State::Udp { id, .. } => {
-                    lane.enter(|access| access.stack.udp_next_len(id))?.map_or(0, |len| len as u32)
-                }
-                _ => lane.enter(|access| access.stack.socket_row(id).map(|row| row.rx_queue.get()))?,
-            };
-            // SAFETY: the caller's argument.
-            unsafe { argument.write(bytes) };
-            Ok(Some(0))
-        };
-        // SAFETY: the caller's arguments, unchanged.
-        return call(SOCKET_ERROR, waiting, || unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) });
-    }
-    // SAFETY: the caller's arguments, unchanged.
-    let result = unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) };
-    if result == 0
-        && command == FIONBIO
-        && let Some(known) = table::get(socket)
-    {
-        // SAFETY: the real function has read it.
-        known.set_nonblocking(unsafe { *argument } != 0);
-    }
-    result
 }
 
 pub(super) unsafe extern "system" fn get_sock_opt(
@@ -131,22 +99,26 @@ pub(super) unsafe extern "system" fn set_sock_opt(
     value: *const u8,
     len: i32,
 ) -> i32 {
+    if is_context(socket, level, option) {
+        return 0;
+    }
     // SAFETY: the caller's arguments, unchanged.
     let result = unsafe { winsock::SET_SOCK_OPT.get()(socket, level, option, value, len) };
-    if result != 0 || len < 4 || value.is_null() {
+    if result != 0 || value.is_null() {
         return result;
     }
-    // SAFETY: the real function has read so many bytes.
-    let number = unsafe { value.cast::<u32>().read_unaligned() };
     let set = || {
         let Some(known) = table::get(socket) else { return Ok(Some(0)) };
-        match (level, option) {
-            (SOL_SOCKET, SO_RCVTIMEO) => known.set_receive_timeout(number),
-            (SOL_SOCKET, SO_SNDTIMEO) => known.set_send_timeout(number),
-            (IPPROTO_TCP, TCP_NODELAY) => known.set_prompt(number != 0),
-            _ => (),
-        }
-        Ok(Some(0))
+        // SAFETY: the real function has read so many bytes.
+        let value = unsafe { bytes(value, len)? };
+        known.option_set(level, option, value).map(|()| Some(0))
     };
     call(SOCKET_ERROR, set, || 0)
+}
+
+/// Whether a program tells the kernel that `AcceptEx` or `ConnectEx` has made a connection, which
+/// is the lane's: it is complete without.
+fn is_context(socket: SOCKET, level: i32, option: i32) -> bool {
+    let is_context = level == SOL_SOCKET && matches!(option, SO_UPDATE_ACCEPT_CONTEXT | SO_UPDATE_CONNECT_CONTEXT);
+    is_context && table::get(socket).is_some_and(|known| matches!(known.state(), State::Tcp { .. }))
 }

@@ -1,53 +1,21 @@
 //! Making, opening and closing sockets.
 
 use super::call;
-use crate::hook::boundary::WinsockError;
+use crate::hook::boundary::{WinsockError, caught};
 use crate::hook::winsock;
-use crate::lane::lane;
+use crate::lane::lane_if_begun;
+use crate::names::{endpoint, put};
 use crate::real;
 use crate::real::Kind;
 use crate::socket::Socket;
 use crate::table;
-use tickwire_stack::addr::Endpoint;
+use tickwire_lane::control::Reason;
 use tickwire_stack::tcp::Shutdown;
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Networking::WinSock::{
-    INVALID_SOCKET, SD_BOTH, SD_RECEIVE, SD_SEND, SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKADDR_INET, SOCKET,
-    SOCKET_ERROR, WSAPROTOCOL_INFOA, WSAPROTOCOL_INFOW,
+    INVALID_SOCKET, SD_BOTH, SD_RECEIVE, SD_SEND, SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKET, SOCKET_ERROR,
+    WSAEOPNOTSUPP, WSAPROTOCOL_INFOA, WSAPROTOCOL_INFOW,
 };
-
-/// An address that a program passes. `None`: it is of another family than IPv4 and IPv6, or too
-/// short.
-///
-/// # Safety
-/// So many bytes may be read there.
-pub(super) unsafe fn endpoint(name: *const SOCKADDR, len: i32) -> Option<Endpoint> {
-    let mut copy = sockaddr::none();
-    let len = usize::try_from(len).ok().filter(|_| !name.is_null())?.min(size_of::<SOCKADDR_INET>());
-    // SAFETY: as the caller promises; there is room for so many bytes.
-    unsafe { std::ptr::copy_nonoverlapping(name.cast::<u8>(), (&raw mut copy).cast::<u8>(), len) };
-    sockaddr::endpoint(&copy).filter(|found| len >= sockaddr::size(found.address.family()))
-}
-
-/// Puts an address where a program wants it, as far as there is room for all of it.
-///
-/// # Safety
-/// `len` is null or points to the number of bytes that may be written at `name`.
-pub(super) unsafe fn put(endpoint: Endpoint, name: *mut SOCKADDR, len: *mut i32) -> Result<(), WinsockError> {
-    if name.is_null() || len.is_null() {
-        return Ok(());
-    }
-    let (made, size) = sockaddr::from_endpoint(endpoint, 0);
-    // SAFETY: as the caller promises.
-    unsafe {
-        if *len < size {
-            return Err(WinsockError::FAULT);
-        }
-        std::ptr::copy_nonoverlapping((&raw const made).cast::<u8>(), name.cast::<u8>(), size as usize);
-        *len = size;
-    }
-    Ok(())
-}
 
 /// Notes a socket that the kernel has made, if it is one of TCP or UDP.
 fn note(made: SOCKET, family: i32, kind: i32) -> SOCKET {
@@ -101,27 +69,12 @@ pub(super) unsafe extern "system" fn wsa_socket_a(
 pub(super) unsafe extern "system" fn close_socket(socket: SOCKET) -> i32 {
     let close = || {
         let Some(known) = table::remove(socket) else { return Ok(None) };
-        match known.close() {
-            Some(closing) => {
-                // Its port stays taken until the connection has ended. The kernel's socket of an
-                // accepted one has none.
-                let has_port = closing.has_own_port();
-                if let Ok(lane) = lane() {
-                    lane.finish(Box::new(move |lane, at_end| {
-                        if at_end.0 {
-                            return closing.is_acknowledged(lane);
-                        }
-                        let has_ended = closing.has_ended(lane);
-                        if has_ended && has_port {
-                            real::close(socket);
-                        }
-                        has_ended
-                    }));
-                }
-                Ok(has_port.then_some(0))
-            }
-            None => Ok(None),
-        }
+        let Some(closing) = known.close() else { return Ok(None) };
+        // Its port stays taken until the connection has ended. The kernel's socket of an accepted
+        // one has none.
+        let has_port = closing.has_own_port();
+        closing.go_on(has_port.then_some(socket));
+        Ok(has_port.then_some(0))
     };
     // SAFETY: no memory is passed.
     call(SOCKET_ERROR, close, || unsafe { winsock::CLOSE_SOCKET.get()(socket) })
@@ -162,8 +115,19 @@ pub(super) unsafe extern "system" fn accept(socket: SOCKET, name: *mut SOCKADDR,
     call(
         INVALID_SOCKET,
         || unsafe { accept_ours(socket, name, len) },
-        || unsafe { winsock::ACCEPT.get()(socket, name, len) },
+        || of_kernel(socket, unsafe { winsock::ACCEPT.get()(socket, name, len) }),
     )
+}
+
+/// A connection that the kernel has accepted for its half of a listener is an ordinary one.
+pub(super) fn of_kernel(listener: SOCKET, made: SOCKET) -> SOCKET {
+    if made != INVALID_SOCKET
+        && let Some(known) = table::get(listener)
+        && lane_if_begun().is_some_and(|lane| lane.is_kernel_half_watched(listener))
+    {
+        caught((), || real::signal_no_more(made, known.is_nonblocking()));
+    }
+    made
 }
 
 /// # Safety
@@ -183,7 +147,7 @@ pub(super) unsafe fn accept_ours(
     let handle = made.handle;
     table::insert(handle, made);
     // SAFETY: as the caller promises.
-    unsafe { put(remote, name, len) }?;
+    unsafe { put((known.family, remote), name, len) }?;
     Ok(Some(handle))
 }
 
@@ -211,4 +175,31 @@ pub(super) unsafe extern "system" fn shutdown(socket: SOCKET, how: i32) -> i32 {
     };
     // SAFETY: no memory is passed.
     call(SOCKET_ERROR, shut, || unsafe { winsock::SHUTDOWN.get()(socket, how) })
+}
+
+/// The program passes a socket to another process, which knows only the kernel's. A connection of
+/// the lane cannot be passed.
+fn passed(socket: SOCKET) -> Result<Option<i32>, WinsockError> {
+    match table::get(socket) {
+        Some(known) if !known.leave_lane(Reason::Passed) => Err(WinsockError(WSAEOPNOTSUPP)),
+        _ => Ok(None),
+    }
+}
+
+pub(super) unsafe extern "system" fn wsa_duplicate_socket_w(
+    socket: SOCKET,
+    process: u32,
+    info: *mut WSAPROTOCOL_INFOW,
+) -> i32 {
+    // SAFETY: the caller's arguments, unchanged.
+    call(SOCKET_ERROR, || passed(socket), || unsafe { winsock::WSA_DUPLICATE_SOCKET_W.get()(socket, process, info) })
+}
+
+pub(super) unsafe extern "system" fn wsa_duplicate_socket_a(
+    socket: SOCKET,
+    process: u32,
+    info: *mut WSAPROTOCOL_INFOA,
+) -> i32 {
+    // SAFETY: the caller's arguments, unchanged.
+    call(SOCKET_ERROR, || passed(socket), || unsafe { winsock::WSA_DUPLICATE_SOCKET_A.get()(socket, process, info) })
 }

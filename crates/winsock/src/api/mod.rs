@@ -5,26 +5,40 @@
 //! | `making` | socket, bind, listen, accept, connect, shutdown, closesocket, and their kin |
 //! | `moving` | send, recv, and their kin |
 //! | `scattered` | `WSASend`, `WSARecv`, and their kin; `WSAConnect`, `WSAAccept` |
-//! | `asking` | names, options, `ioctlsocket` |
+//! | `overlapped` | beginning overlapped requests, their results, their cancellation |
+//! | `accepting` | `AcceptEx`, `ConnectEx`, `DisconnectEx` |
+//! | `transmitting` | `TransmitFile`, `TransmitPackets` |
+//! | `ports` | completion ports |
+//! | `asking` | names, options |
+//! | `ioctl` | `WSAIoctl`, `ioctlsocket` |
 //! | `waiting` | `select`, `WSAPoll` |
 //! | `process_end` | what was sent before the process ends |
 
+mod accepting;
 mod asking;
+mod ioctl;
 mod making;
 mod moving;
+mod overlapped;
+mod ports;
 mod process_end;
 mod scattered;
+mod transmitting;
 mod waiting;
 
+use crate::extensions;
 use crate::hook::boundary::{self, answer_or};
-use crate::hook::{Hook, winsock};
-use crate::lane::exit_gate;
+use crate::hook::{Hook, ntdll, winsock};
+use crate::lane::{exit_gate, lane_if_begun};
 
 /// Runs this library's part of a call, or else the original. While another thread ends the process,
 /// the call does not return.
 fn call<T>(failed: T, ours: impl FnOnce() -> boundary::Result<Option<T>>, original: impl FnOnce() -> T) -> T {
     let gated = || {
         let result = ours();
+        if let Some(lane) = lane_if_begun() {
+            lane.deliver();
+        }
         exit_gate::pass();
         result
     };
@@ -36,6 +50,8 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&winsock::SOCKET, making::socket),
     Hook::new(&winsock::WSA_SOCKET_W, making::wsa_socket_w),
     Hook::new(&winsock::WSA_SOCKET_A, making::wsa_socket_a),
+    Hook::new(&winsock::WSA_DUPLICATE_SOCKET_W, making::wsa_duplicate_socket_w),
+    Hook::new(&winsock::WSA_DUPLICATE_SOCKET_A, making::wsa_duplicate_socket_a),
     Hook::new(&winsock::CLOSE_SOCKET, making::close_socket),
     Hook::new(&winsock::BIND, making::bind),
     Hook::new(&winsock::LISTEN, making::listen),
@@ -50,16 +66,29 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&winsock::WSA_SEND_TO, scattered::wsa_send_to),
     Hook::new(&winsock::WSA_RECV, scattered::wsa_recv),
     Hook::new(&winsock::WSA_RECV_FROM, scattered::wsa_recv_from),
+    Hook::if_present(&winsock::WSA_SEND_MSG, scattered::wsa_send_msg),
+    Hook::new(&winsock::WSA_GET_OVERLAPPED_RESULT, overlapped::wsa_get_overlapped_result),
     Hook::new(&winsock::WSA_CONNECT, scattered::wsa_connect),
     Hook::new(&winsock::WSA_ACCEPT, scattered::wsa_accept),
     Hook::new(&winsock::GET_SOCK_NAME, asking::get_sock_name),
     Hook::new(&winsock::GET_PEER_NAME, asking::get_peer_name),
-    Hook::new(&winsock::IOCTL_SOCKET, asking::ioctl_socket),
+    Hook::new(&winsock::IOCTL_SOCKET, ioctl::ioctl_socket),
+    Hook::new(&winsock::WSA_IOCTL, ioctl::wsa_ioctl),
     Hook::new(&winsock::GET_SOCK_OPT, asking::get_sock_opt),
     Hook::new(&winsock::SET_SOCK_OPT, asking::set_sock_opt),
     Hook::new(&winsock::SELECT, waiting::select),
     Hook::new(&winsock::WSA_POLL, waiting::wsa_poll),
     Hook::new(&winsock::WSA_EVENT_SELECT, waiting::wsa_event_select),
     Hook::new(&winsock::WSA_ASYNC_SELECT, waiting::wsa_async_select),
+    Hook::if_present(&extensions::EXPORTED_ACCEPT_EX, accepting::accept_ex),
+    Hook::if_present(&extensions::EXPORTED_GET_ACCEPT_EX_SOCKADDRS, accepting::get_accept_ex_sockaddrs),
+    Hook::if_present(&extensions::EXPORTED_TRANSMIT_FILE, transmitting::transmit_file),
+    Hook::new(&ntdll::GET_OVERLAPPED_RESULT, overlapped::get_overlapped_result),
+    Hook::if_present(&ntdll::GET_OVERLAPPED_RESULT_EX, overlapped::get_overlapped_result_ex),
+    Hook::new(&ntdll::NT_CANCEL_IO_FILE, overlapped::nt_cancel_io_file),
+    Hook::new(&ntdll::NT_CANCEL_IO_FILE_EX, overlapped::nt_cancel_io_file_ex),
+    Hook::new(&ntdll::NT_SET_INFORMATION_FILE, ports::nt_set_information_file),
+    Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION, ports::nt_remove_io_completion),
+    Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION_EX, ports::nt_remove_io_completion_ex),
     Hook::new(&process_end::RTL_EXIT_USER_PROCESS, process_end::rtl_exit_user_process),
 ];

@@ -1,9 +1,9 @@
 //! Sending and receiving.
 
 use super::call;
-use super::making::{endpoint, put};
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
+use crate::names::{endpoint, put};
 use crate::socket::{ReceiveFlags, Received};
 use crate::table;
 use std::ptr::{null, null_mut};
@@ -125,7 +125,7 @@ unsafe fn receive_ours(
     };
     if let Some(from) = from {
         // SAFETY: as the caller promises.
-        unsafe { put(from, name, name_len) }?;
+        unsafe { put((known.family, from), name, name_len) }?;
     }
     if is_cut { Err(WinsockError::MESSAGE_SIZE) } else { Ok(Some(length as i32)) }
 }

@@ -1,19 +1,23 @@
 //! The forms of Winsock 2 of the calls that connect, send and receive: several buffers, and
-//! overlapped. Overlapped operations are the kernel's: a socket on which a program begins one
-//! before it is on the lane stays with the kernel.
+//! overlapped.
 
 use super::call;
-use super::making::{endpoint, put};
 use super::moving::{buffer, bytes, receive_flags};
+use super::overlapped::{AtOnce, begin};
+use crate::extensions::WSA_RECV_MSG;
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
-use crate::socket::Received;
+use crate::names::{endpoint, put};
+use crate::request::receive::{Receive, SenderPlace};
+use crate::request::send::{Piece, Send};
+use crate::request::{Parts, Work};
+use crate::socket::{Kind, Received, State};
 use crate::table;
 use std::borrow::Cow;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Networking::WinSock::{
     LPCONDITIONPROC, LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_PARTIAL, QOS, SOCKADDR, SOCKET, SOCKET_ERROR, WSABUF,
-    WSAEOPNOTSUPP,
+    WSAEOPNOTSUPP, WSAMSG,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
@@ -69,36 +73,43 @@ unsafe fn scatter(mut data: &[u8], list: &[WSABUF]) -> Result<(), WinsockError> 
     Ok(())
 }
 
-/// Whether a call is an overlapped one.
-fn is_overlapped(overlapped: *mut OVERLAPPED) -> bool {
-    !overlapped.is_null()
-}
+/// How the program is told: by its structure, or by nothing but the call's return.
+type Overlapped = (*mut OVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE);
 
 /// # Safety
 /// As the documentation of `WSASendTo` has it.
 unsafe fn send_ours(
     socket: SOCKET,
-    list: *const WSABUF,
-    count: u32,
+    (list, count): (*const WSABUF, u32),
     sent: *mut u32,
-    name: *const SOCKADDR,
-    name_len: i32,
-    overlapped: *mut OVERLAPPED,
+    (name, name_len): (*const SOCKADDR, i32),
+    overlapped: Overlapped,
 ) -> Result<Option<i32>, WinsockError> {
     let Some(known) = table::get(socket) else { return Ok(None) };
-    if is_overlapped(overlapped) {
-        return known.refuse_overlapped().map(|()| None);
-    }
     // SAFETY: as the caller promises.
-    let (list, to) = unsafe { (buffers(list, count)?, endpoint(name, name_len)) };
-    // SAFETY: as the caller promises.
-    let data = unsafe { gathered(list)? };
-    let Some(length) = known.send(&data, to)?.ours() else { return Ok(None) };
-    if !sent.is_null() {
+    let to = unsafe { endpoint(name, name_len) };
+    if overlapped.0.is_null() {
         // SAFETY: as the caller promises.
-        unsafe { sent.write(length as u32) };
+        let data = unsafe { gathered(buffers(list, count)?)? };
+        let Some(length) = known.send(&data, to)?.ours() else { return Ok(None) };
+        if !sent.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { sent.write(length as u32) };
+        }
+        return Ok(Some(0));
     }
-    Ok(Some(0))
+    if to.is_some() {
+        known.open_for_sending()?;
+    }
+    if !matches!(known.state(), State::Udp { .. } | State::Tcp { .. }) {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let pieces = [Piece::Memory(unsafe { Parts::new(list, count)? })];
+    let to = to.filter(|_| known.kind == Kind::Datagram);
+    let at_once = AtOnce { bytes: sent, flags: null_mut() };
+    // SAFETY: as the caller promises.
+    unsafe { begin(&known, overlapped, Work::Send(Send::new(pieces, to, false)), at_once) }.map(|()| Some(0))
 }
 
 pub(super) unsafe extern "system" fn wsa_send(
@@ -113,7 +124,7 @@ pub(super) unsafe extern "system" fn wsa_send(
     // SAFETY: the caller's arguments.
     call(
         SOCKET_ERROR,
-        || unsafe { send_ours(socket, list, count, sent, null(), 0, overlapped) },
+        || unsafe { send_ours(socket, (list, count), sent, (null(), 0), (overlapped, routine)) },
         || unsafe { winsock::WSA_SEND.get()(socket, list, count, sent, flags, overlapped, routine) },
     )
 }
@@ -130,7 +141,7 @@ pub(super) unsafe extern "system" fn wsa_send_to(
     routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    let ours = || unsafe { send_ours(socket, list, count, sent, name, name_len, overlapped) };
+    let ours = || unsafe { send_ours(socket, (list, count), sent, (name, name_len), (overlapped, routine)) };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_SEND_TO.get()(socket, list, count, sent, flags, name, name_len, overlapped, routine)
@@ -139,26 +150,32 @@ pub(super) unsafe extern "system" fn wsa_send_to(
 
 /// # Safety
 /// As the documentation of `WSARecvFrom` has it.
-#[expect(clippy::too_many_arguments, reason = "as Windows has it")]
 unsafe fn receive_ours(
     socket: SOCKET,
-    list: *const WSABUF,
-    count: u32,
-    received: *mut u32,
-    flags: *mut u32,
-    name: *mut SOCKADDR,
-    name_len: *mut i32,
-    overlapped: *mut OVERLAPPED,
+    (list, count): (*const WSABUF, u32),
+    (received, flags): (*mut u32, *mut u32),
+    (name, name_len): (*mut SOCKADDR, *mut i32),
+    overlapped: Overlapped,
 ) -> Result<Option<i32>, WinsockError> {
     let Some(known) = table::get(socket) else { return Ok(None) };
-    if is_overlapped(overlapped) {
-        return known.refuse_overlapped().map(|()| None);
-    }
     if flags.is_null() {
         return Err(WinsockError::FAULT);
     }
     // SAFETY: as the caller promises.
-    let (list, wanted) = unsafe { (buffers(list, count)?, receive_flags(flags.read() as i32)) };
+    let wanted = receive_flags(unsafe { flags.read() } as i32);
+    if !overlapped.0.is_null() {
+        if !matches!(known.state(), State::Udp { .. } | State::Tcp { .. }) {
+            return Ok(None);
+        }
+        // SAFETY: as the caller promises.
+        let parts = unsafe { Parts::new(list, count)? };
+        let sender = SenderPlace::Name { name, len: name_len };
+        let work = Work::Receive(Receive { parts, flags: wanted, sender });
+        // SAFETY: as the caller promises.
+        return unsafe { begin(&known, overlapped, work, AtOnce { bytes: received, flags }) }.map(|()| Some(0));
+    }
+    // SAFETY: as the caller promises.
+    let list = unsafe { buffers(list, count)? };
     let received_here = if let [only] = list {
         // SAFETY: as the caller promises.
         known.receive(unsafe { buffer(only.buf, only.len)? }, wanted)?.ours()
@@ -179,7 +196,7 @@ unsafe fn receive_ours(
         }
         flags.write(if is_cut { MSG_PARTIAL } else { 0 });
         if let Some(from) = from {
-            put(from, name, name_len)?;
+            put((known.family, from), name, name_len)?;
         }
     }
     if is_cut { Err(WinsockError::MESSAGE_SIZE) } else { Ok(Some(0)) }
@@ -195,7 +212,9 @@ pub(super) unsafe extern "system" fn wsa_recv(
     routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32 {
     // SAFETY: the caller's arguments; no room for a name.
-    let ours = || unsafe { receive_ours(socket, list, count, received, flags, null_mut(), null_mut(), overlapped) };
+    let ours = || unsafe {
+        receive_ours(socket, (list, count), (received, flags), (null_mut(), null_mut()), (overlapped, routine))
+    };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_RECV.get()(socket, list, count, received, flags, overlapped, routine)
@@ -214,7 +233,8 @@ pub(super) unsafe extern "system" fn wsa_recv_from(
     routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    let ours = || unsafe { receive_ours(socket, list, count, received, flags, name, name_len, overlapped) };
+    let ours =
+        || unsafe { receive_ours(socket, (list, count), (received, flags), (name, name_len), (overlapped, routine)) };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_RECV_FROM.get()(socket, list, count, received, flags, name, name_len, overlapped, routine)
@@ -257,6 +277,88 @@ pub(super) unsafe extern "system" fn wsa_accept(
         None => Ok(None),
     };
     let failed = windows_sys::Win32::Networking::WinSock::INVALID_SOCKET;
+    call(failed, accept, || {
+        // SAFETY: the caller's arguments, unchanged.
+        let made = unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) };
+        super::making::of_kernel(socket, made)
+    })
+}
+
+pub(super) unsafe extern "system" fn wsa_send_msg(
+    socket: SOCKET,
+    message: *const WSAMSG,
+    flags: u32,
+    sent: *mut u32,
+    overlapped: *mut OVERLAPPED,
+    routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32 {
+    let ours = || {
+        // SAFETY: the caller's arguments.
+        let Some(message) = (unsafe { message.as_ref() }) else { return Err(WinsockError::FAULT) };
+        let (list, name) =
+            ((message.lpBuffers.cast_const(), message.dwBufferCount), (message.name.cast_const(), message.namelen));
+        // SAFETY: the caller's arguments.
+        unsafe { send_ours(socket, list, sent, name, (overlapped, routine)) }
+    };
     // SAFETY: the caller's arguments, unchanged.
-    call(failed, accept, || unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) })
+    call(SOCKET_ERROR, ours, || unsafe {
+        winsock::WSA_SEND_MSG.get()(socket, message, flags, sent, overlapped, routine)
+    })
+}
+
+pub(super) unsafe extern "system" fn wsa_recv_msg(
+    socket: SOCKET,
+    message: *mut WSAMSG,
+    received: *mut u32,
+    overlapped: *mut OVERLAPPED,
+    routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
+) -> i32 {
+    // SAFETY: the caller's arguments.
+    let ours = || unsafe { receive_message(socket, message, received, (overlapped, routine)) };
+    call(SOCKET_ERROR, ours, || match WSA_RECV_MSG.real(socket) {
+        // SAFETY: the caller's arguments, unchanged.
+        Some(original) => unsafe { original(socket, message, received, overlapped, routine) },
+        None => SOCKET_ERROR,
+    })
+}
+
+/// # Safety
+/// As the documentation of `WSARecvMsg` has it.
+unsafe fn receive_message(
+    socket: SOCKET,
+    message: *mut WSAMSG,
+    received: *mut u32,
+    overlapped: Overlapped,
+) -> Result<Option<i32>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    if message.is_null() {
+        return Err(WinsockError::FAULT);
+    }
+    // SAFETY: as the caller promises.
+    let (list, count, wanted) =
+        unsafe { ((*message).lpBuffers, (*message).dwBufferCount, receive_flags((*message).dwFlags as i32)) };
+    if !overlapped.0.is_null() {
+        if !matches!(known.state(), State::Udp { .. }) {
+            return Ok(None);
+        }
+        // SAFETY: as the caller promises.
+        let parts = unsafe { Parts::new(list, count)? };
+        let work = Work::Receive(Receive { parts, flags: wanted, sender: SenderPlace::Message(message) });
+        let at_once = AtOnce { bytes: received, flags: null_mut() };
+        // SAFETY: as the caller promises.
+        return unsafe { begin(&known, overlapped, work, at_once) }.map(|()| Some(0));
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut flags = (*message).dwFlags;
+        let name = ((*message).name, &raw mut (*message).namelen);
+        let outcome =
+            receive_ours(socket, (list.cast_const(), count), (received, &raw mut flags), name, (null_mut(), None));
+        if !matches!(outcome, Ok(None)) {
+            // There is none of what could be in it.
+            (*message).Control.len = 0;
+            (*message).dwFlags = flags;
+        }
+        outcome
+    }
 }

@@ -17,6 +17,7 @@
 //! | [`child_processes`] | processes that the program starts |
 //! | `loaded_event` | telling the launcher that the library is ready |
 //! | [`winsock_types`], [`winsock`] | the functions of Winsock: their types, and the originals |
+//! | [`ntdll`] | functions for files and completion ports: their types, and the originals |
 //!
 //! # When hooks go in
 //! `DllMain` installs the hooks of modules that are mapped at that moment. If the library is the
@@ -48,6 +49,7 @@ mod late_modules;
 mod loaded_event;
 mod minhook;
 mod module;
+pub mod ntdll;
 mod original;
 pub mod reentrancy;
 mod tls_slot;

@@ -64,6 +64,13 @@ impl<F: Copy> Original<F> {
         self.export.is_hooked()
     }
 
+    /// Whether the export itself, which may be hooked, is at this address.
+    #[must_use]
+    pub fn is_at(&self, address: *mut c_void) -> bool {
+        let export = Module::loaded(self.export.module).and_then(|module| module.export(self.export.name));
+        export.is_some_and(|export| std::ptr::eq(export.as_ptr(), address))
+    }
+
     /// The function without its type.
     pub(super) const fn export(&'static self) -> &'static Export {
         &self.export

@@ -1,6 +1,8 @@
 //! Getting the lane, at the first socket of IP.
 
 use super::control::Control;
+use super::events::Events;
+use super::kernel_halves::KernelHalves;
 use super::{Core, Lane, helper, without_lane};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, OnceLock};
@@ -45,7 +47,7 @@ fn begin() -> Result<Lane, Reason> {
         Reply::Refused { reason, .. } => Err(reason),
         _ => Err(Reason::Version),
     };
-    let (core, ring) = match set_up {
+    let (core, ring, kernel_halves) = match set_up {
         Ok(done) => done,
         Err(reason) => {
             let _ = UNSERVED.set(control);
@@ -60,13 +62,17 @@ fn begin() -> Result<Lane, Reason> {
         control,
         is_lost: AtomicBool::new(false),
         last_packet: AtomicU64::new(clock::now().as_nanos()),
+        kernel_halves,
+        has_events: AtomicBool::new(false),
+        delivering: Mutex::default(),
+        polling: Mutex::default(),
         unfinished: Mutex::default(),
         working: Mutex::default(),
     })
 }
 
 /// The stack in the memory that the service has made.
-fn set_up(mtu: u32, mut handles: Handles) -> Result<(Core, RecordRing<ReadRing>), Reason> {
+fn set_up(mtu: u32, mut handles: Handles) -> Result<(Core, RecordRing<ReadRing>, KernelHalves), Reason> {
     let mut place = 0;
     let mut next = || {
         place += 1;
@@ -79,9 +85,12 @@ fn set_up(mtu: u32, mut handles: Handles) -> Result<(Core, RecordRing<ReadRing>)
     stack.init(&StackConfig { secret: secret(), ..StackConfig::default() });
     stack.assume_mtu(mtu);
     stack.fill();
+    let events = Events::new(&mut stack).map_err(|_| Reason::LaneFull)?;
+    let kernel_halves = KernelHalves::new().map_err(|_| Reason::ServiceError)?;
     let port = ProgramPort::new(memory, doorbell, arrived);
     let ring = port.watch();
-    Ok((Core { stack, port, is_armed: false, generation: 0, is_all_sent: true, sleepers: 0 }, ring))
+    let core = Core { stack, port, is_armed: false, generation: 0, is_all_sent: true, sleepers: 0, events };
+    Ok((core, ring, kernel_halves))
 }
 
 /// A secret for sequence numbers (RFC 6528): random numbers that the standard library has from the

@@ -103,6 +103,7 @@ impl Lane {
         if !std::mem::replace(&mut core.is_all_sent, is_all) && is_all {
             self.change(core);
         }
+        self.collect(core);
     }
 
     /// Waits until a call has a result: polling, then asleep, until a time if one is given.
@@ -122,6 +123,7 @@ impl Lane {
                 }
                 core.generation
             };
+            self.deliver();
             let now = SystemTime::now();
             let is_over = until.is_some_and(|until| now >= until);
             if self.is_lost() || is_over {
@@ -147,6 +149,32 @@ impl Lane {
         while self.ring.is_empty() && SystemTime::now() < until {
             std::hint::spin_loop();
         }
+    }
+
+    /// A thread is about to wait in the kernel for what this library tells it, for instance at a
+    /// completion port. What has arrived is taken in and delivered. If the thread `waits`, it polls
+    /// first: until `told` changes, or the time is over. One thread does so at a time.
+    pub(crate) fn poll_for_events(&self, waits: bool, told: impl Fn() -> u64) {
+        let seen = told();
+        if !self.ring.is_empty() {
+            self.enter(|_| ());
+        }
+        self.deliver();
+        let is_lately = clock::now().as_nanos().saturating_sub(self.last_packet.load(Relaxed)) < LATELY_NS;
+        let (true, Ok(_polling)) = (waits && is_lately, self.polling.try_lock()) else { return };
+        let until = SystemTime::now() + POLL;
+        while told() == seen && SystemTime::now() < until {
+            self.poll(until);
+            self.enter(|_| ());
+            self.deliver();
+        }
+        // From now on a packet is to wake the helper thread.
+        {
+            let mut core = self.lock();
+            self.arm(&mut core);
+            self.send(&mut core);
+        }
+        self.deliver();
     }
 
     /// The thread polls no more. If others sleep, packets are to wake the helper thread again.

@@ -21,28 +21,46 @@ pub(super) fn start(lane: &'static Lane) -> bool {
     std::thread::Builder::new().name("tickwire".into()).spawn(move || run(lane)).is_ok()
 }
 
+/// Takes in what packets and the service have brought, and sends. Returns whether the lane is
+/// there.
+fn drive(lane: &Lane) -> bool {
+    let mut core = lane.lock();
+    lane.receive(&mut core);
+    let news = lane.control.take_news(|path| core.stack.path_set(path, clock::now()));
+    if news.is_ok() {
+        lane.send(&mut core);
+    }
+    news.is_ok()
+}
+
 fn run(lane: &'static Lane) {
     let _inside = reentrancy::enter();
     let Ok(arrived) = lane.lock().port.arrived().try_clone_to_owned() else { return };
     loop {
+        if !drive(lane) {
+            lane.is_lost.store(true, Relaxed);
+            lane.changed.notify_all();
+            lane.deliver_loss();
+            return;
+        }
+        lane.deliver();
         let (until_deadline, is_all_sent) = {
             let mut core = lane.lock();
-            lane.receive(&mut core);
-            let news = lane.control.take_news(|path| core.stack.path_set(path, clock::now()));
-            if news.is_err() {
-                lane.is_lost.store(true, Relaxed);
-                lane.changed.notify_all();
-                return;
-            }
-            lane.send(&mut core);
             lane.arm(&mut core);
+            lane.send(&mut core);
             let deadline = core.stack.deadline();
             let left = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(clock::now().as_nanos()));
             (deadline.map_or(IDLE, left), core.is_all_sent)
         };
+        // What the ring had before it was armed.
+        lane.deliver();
         let is_left = lane.work(AtEnd(false));
         let tick = if is_left || !is_all_sent { TICK } else { IDLE };
         let [news, kept] = lane.control.events();
-        let _ = wait_for(&[arrived.as_handle(), news, kept], Some(tick.min(until_deadline)));
+        // The first that is signalled is told. (Each is signalled once for what has happened.)
+        let events = [lane.kernel_halves.event(), arrived.as_handle(), news, kept];
+        if let Ok(Some(0)) = wait_for(&events, Some(tick.min(until_deadline))) {
+            lane.deliver_kernel_halves();
+        }
     }
 }

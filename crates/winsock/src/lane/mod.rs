@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `begin` | getting the lane, at the first socket of IP |
 //! | `drive` | packets in and out; waiting by polling, then asleep |
+//! | `events` | events of sockets for which no thread waits |
+//! | `kernel_halves` | what the kernel has for its half of a socket |
 //! | `exit_gate` | what other threads see of the process's end |
 //! | `helper` | the thread that drives the stack while no other does |
 //! | `control` | requests to the service |
@@ -14,14 +16,19 @@
 mod begin;
 mod control;
 mod drive;
+mod events;
 pub(crate) mod exit_gate;
 mod helper;
+mod kernel_halves;
 mod without_lane;
 
 pub(crate) use begin::{lane, lane_if_begun};
 pub(crate) use drive::{Access, Waited};
+pub(crate) use events::{Happened, deliver_to};
 
 use control::Control;
+use events::Events;
+use kernel_halves::KernelHalves;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, PoisonError};
 use tickwire_lane::record_ring::RecordRing;
@@ -42,6 +49,7 @@ pub(crate) struct Core {
     is_all_sent: bool,
     /// How many threads sleep.
     sleepers: u32,
+    events: Events,
 }
 
 // SAFETY: the stack is plain memory and belongs to no thread.
@@ -59,6 +67,13 @@ pub(crate) struct Lane {
     is_lost: AtomicBool,
     /// When packets last came, in nanoseconds of the lane's clock.
     last_packet: AtomicU64,
+    kernel_halves: KernelHalves,
+    /// Events have been collected.
+    has_events: AtomicBool,
+    /// A thread delivers them.
+    delivering: Mutex<()>,
+    /// A thread polls before it waits in the kernel.
+    polling: Mutex<()>,
     unfinished: Mutex<Vec<Work>>,
     /// A thread tries what is unfinished.
     working: Mutex<()>,

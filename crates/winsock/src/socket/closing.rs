@@ -4,8 +4,10 @@
 use super::kernel_row;
 use super::{Handled, Outcome, PortInUse, Socket, State, WinsockError};
 use crate::lane::{Lane, lane, lane_if_begun};
+use crate::real::{self, Handle};
 use std::sync::Arc;
-use tickwire_lane::control::Claim;
+use std::sync::atomic::Ordering::Relaxed;
+use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{Shutdown, TcpState};
 
@@ -26,14 +28,61 @@ impl Socket {
         Ok(Handled::Ours(()))
     }
 
+    /// `DisconnectEx`: both directions end. If the program will use the socket `again`, it has none
+    /// of the connection from now on.
+    pub(crate) fn disconnect(&self, again: bool) -> Result<(), WinsockError> {
+        self.shutdown(Shutdown::Both)?;
+        if again && let Some(closing) = self.close() {
+            self.is_established.store(false, Relaxed);
+            self.error.store(0, Relaxed);
+            closing.go_on(None);
+        }
+        Ok(())
+    }
+
+    /// The kernel has the socket from now on. Returns whether that is so: a connection cannot leave
+    /// the lane, nor can a socket with requests under way.
+    pub(crate) fn leave_lane(&self, reason: Reason) -> bool {
+        // Before the state is locked: requests look at it while they are.
+        let has_requests = self.has_requests();
+        let mut state = self.lock();
+        match *state {
+            State::Kernel { .. } => return true,
+            State::Idle => {}
+            State::Tcp { .. } => return false,
+            State::Udp { .. } | State::Listener { .. } if has_requests => return false,
+            State::Udp { id, claim } => {
+                let Some(lane) = lane_if_begun() else { return false };
+                let _ = lane.enter(|access| access.stack.udp_close(id));
+                lane.release(claim);
+            }
+            State::Listener { id, claim } => {
+                let Some(lane) = lane_if_begun() else { return false };
+                let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
+                let port = self.port();
+                // Connections that it has accepted keep the port.
+                Closing::Listener { claim, port }.go_on(None);
+            }
+        }
+        if lane_if_begun().is_some_and(|lane| lane.forget_kernel_half(self.handle)) {
+            real::signal_no_more(self.handle, self.is_nonblocking());
+        }
+        *state = State::Kernel { row: kernel_row::show(self, reason) };
+        true
+    }
+
     /// The program has closed its last handle. What the lane has of the socket ends, as far as it
     /// can at once; the rest is returned.
     pub(crate) fn close(&self) -> Option<Closing> {
+        self.cancel(|_| true);
         let before = std::mem::replace(&mut *self.lock(), State::Idle);
+        // Those that have been begun in the meantime.
+        self.cancel(|_| true);
         if let State::Kernel { row: Some(row) } = before {
             kernel_row::hide(row);
         }
         let lane = lane_if_begun()?;
+        lane.forget_kernel_half(self.handle);
         let closing = match before {
             State::Idle | State::Kernel { .. } => None,
             State::Udp { id, claim } => {
@@ -43,12 +92,12 @@ impl Socket {
             }
             State::Listener { id, claim } => {
                 let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
-                Some(Closing::Listener { claim, port: Arc::clone(&self.port) })
+                Some(Closing::Listener { claim, port: self.port() })
             }
             State::Tcp { id, claim } => lane.enter(|access| {
                 let ends = access.stack.tcp_endpoints(id);
                 let _ = access.stack.tcp_close(id, access.now);
-                let port = Arc::clone(&self.port);
+                let port = self.port();
                 ends.ok().map(|(local, remote)| Closing::Connection { local, remote, claim, _port: port })
             }),
         };
@@ -81,6 +130,21 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
+    /// Goes on until it has ended. Then the kernel's socket is closed, if there is one to be closed.
+    pub(crate) fn go_on(self, socket: Option<Handle>) {
+        let Ok(lane) = lane() else { return };
+        lane.finish(Box::new(move |lane, at_end| {
+            if at_end.0 {
+                return self.is_acknowledged(lane);
+            }
+            let has_ended = self.has_ended(lane);
+            if let (true, Some(socket)) = (has_ended, socket) {
+                real::close(socket);
+            }
+            has_ended
+        }));
+    }
+
     /// Whether the kernel's socket has a port of its own.
     pub(crate) fn has_own_port(&self) -> bool {
         !matches!(self, Self::Connection { claim: None, .. })

@@ -4,7 +4,8 @@ use crate::hook::boundary::WinsockError;
 use tickwire_stack::StackError;
 use tickwire_windows_abi::error;
 use windows_sys::Win32::Networking::WinSock::{
-    WSAEALREADY, WSAEFAULT, WSAEINVAL, WSAEISCONN, WSAEMSGSIZE, WSAENETDOWN, WSAENOTCONN, WSAETIMEDOUT, WSAEWOULDBLOCK,
+    WSAEALREADY, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEINVAL, WSAEISCONN, WSAEMSGSIZE, WSAENETDOWN,
+    WSAENOTCONN, WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK,
 };
 
 impl WinsockError {
@@ -24,6 +25,12 @@ impl WinsockError {
     pub(crate) const ALREADY: Self = Self(WSAEALREADY);
     /// The datagram is longer than the buffer.
     pub(crate) const MESSAGE_SIZE: Self = Self(WSAEMSGSIZE);
+    /// The peer has reset the connection.
+    pub(crate) const RESET: Self = Self(WSAECONNRESET);
+    /// The connection has been aborted.
+    pub(crate) const ABORTED: Self = Self(WSAECONNABORTED);
+    /// The program has shut that direction.
+    pub(crate) const SHUT: Self = Self(WSAESHUTDOWN);
     /// The lane is lost.
     pub(crate) const NETWORK_DOWN: Self = Self(WSAENETDOWN);
 }

@@ -6,31 +6,35 @@
 //! | `error` | errors of Winsock |
 //! | `opening` | bind, listen, accept, connect: how a socket comes to the lane |
 //! | `transfer` | sending and receiving |
+//! | `events` | what happens while no thread waits |
 //! | `kernel_row` | sockets that stay on the kernel are shown |
+//! | `options` | the options of a socket |
 //! | `readiness` | which sockets are ready |
 //! | `closing` | shutdown and close |
 
 mod closing;
 mod error;
+pub(crate) mod events;
 mod kernel_row;
 mod opening;
+mod options;
 pub(crate) mod readiness;
 mod transfer;
 
 pub(crate) use crate::hook::boundary::WinsockError;
-pub(crate) use transfer::{ReceiveFlags, Received};
+pub(crate) use transfer::{ReceiveFlags, Received, is_of_kernel};
 
 pub(crate) use crate::real::Kind;
 
-use crate::lane::lane_if_begun;
 use crate::real::Handle;
+use crate::request::Requests;
+use options::Settings;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::TcpSetting;
 use tickwire_stack::{ListenerId, TcpId, UdpId};
 use windows_sys::Win32::Networking::WinSock::WSAEOPNOTSUPP;
 
@@ -94,6 +98,7 @@ pub(crate) enum State {
 pub(crate) struct PortInUse;
 
 /// A socket of IP.
+#[derive(Debug)]
 pub(crate) struct Socket {
     /// The program's handle.
     pub(crate) handle: Handle,
@@ -103,14 +108,21 @@ pub(crate) struct Socket {
     pub(crate) kind: Kind,
     state: Mutex<State>,
     /// Stands for the socket's port: a connection that a listener has accepted has the listener's.
-    port: Arc<PortInUse>,
+    port: Mutex<Arc<PortInUse>>,
+    /// Overlapped requests.
+    pub(crate) requests: Mutex<Requests>,
+    /// The kernel may have something for its half.
+    kernel_may_have: AtomicBool,
+    /// What is received reports ports that are not there (`SIO_UDP_CONNRESET`).
+    reports_unreachable: AtomicBool,
     is_nonblocking: AtomicBool,
-    /// It is bound to any address: what comes by others than the accelerated card is the kernel's.
-    has_kernel_half: AtomicBool,
+    /// A UDP socket that is connected.
+    has_peer: AtomicBool,
     /// Its connection has been established.
     is_established: AtomicBool,
-    /// `TCP_NODELAY`.
-    is_prompt: AtomicBool,
+    settings: Mutex<Settings>,
+    /// How its connection has ended, if that was an error: a number of Winsock.
+    error: AtomicI32,
     /// In milliseconds; 0: without end.
     receive_timeout: AtomicU32,
     send_timeout: AtomicU32,
@@ -124,11 +136,15 @@ impl Socket {
             family,
             kind,
             state: Mutex::new(State::Idle),
-            port: Arc::default(),
+            port: Mutex::default(),
+            requests: Mutex::default(),
+            kernel_may_have: AtomicBool::new(true),
+            reports_unreachable: AtomicBool::new(true),
             is_nonblocking: AtomicBool::new(false),
-            has_kernel_half: AtomicBool::new(false),
+            has_peer: AtomicBool::new(false),
             is_established: AtomicBool::new(false),
-            is_prompt: AtomicBool::new(false),
+            settings: Mutex::new(Settings::new(family)),
+            error: AtomicI32::new(0),
             receive_timeout: AtomicU32::new(0),
             send_timeout: AtomicU32::new(0),
         }
@@ -160,6 +176,20 @@ impl Socket {
         }
     }
 
+    fn port(&self) -> Arc<PortInUse> {
+        Arc::clone(&self.port.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `SIO_UDP_CONNRESET`.
+    pub(crate) fn report_unreachable(&self, does: bool) {
+        self.reports_unreachable.store(does, Relaxed);
+    }
+
+    /// Whether receiving reports that a datagram has found no port at its destination.
+    pub(crate) fn reports_unreachable(&self) -> bool {
+        self.reports_unreachable.load(Relaxed)
+    }
+
     /// `FIONBIO`.
     pub(crate) fn set_nonblocking(&self, is_nonblocking: bool) {
         self.is_nonblocking.store(is_nonblocking, Relaxed);
@@ -170,33 +200,20 @@ impl Socket {
         self.is_nonblocking.load(Relaxed)
     }
 
-    /// Whether the kernel has a part of the socket, which is to be looked at, too.
+    /// Whether the kernel has a part of the socket, which is to be looked at, too: it has what comes
+    /// by the loopback (also for the host's other addresses), by other network cards, for groups,
+    /// and what came before the port was claimed.
     pub(crate) fn has_kernel_half(&self) -> bool {
-        self.has_kernel_half.load(Relaxed)
-    }
-
-    /// `TCP_NODELAY`, for connections to come; and for the present one.
-    pub(crate) fn set_prompt(&self, is_prompt: bool) {
-        self.is_prompt.store(is_prompt, Relaxed);
-        if let (State::Tcp { id, .. }, Some(lane)) = (self.state(), lane_if_begun()) {
-            let setting = TcpSetting::NoDelay(is_prompt);
-            let _ = lane.enter(|access| access.stack.tcp_set(id, access.now, setting));
+        match self.state() {
+            State::Listener { .. } => true,
+            State::Udp { .. } => !self.has_peer.load(Relaxed),
+            State::Idle | State::Kernel { .. } | State::Tcp { .. } => false,
         }
     }
 
     /// Whether its connection has been established.
     pub(crate) fn is_established(&self) -> bool {
         self.is_established.load(Relaxed)
-    }
-
-    /// `SO_RCVTIMEO`, in milliseconds.
-    pub(crate) fn set_receive_timeout(&self, time_ms: u32) {
-        self.receive_timeout.store(time_ms, Relaxed);
-    }
-
-    /// `SO_SNDTIMEO`, in milliseconds.
-    pub(crate) fn set_send_timeout(&self, time_ms: u32) {
-        self.send_timeout.store(time_ms, Relaxed);
     }
 
     fn receive_until(&self) -> Option<Instant> {

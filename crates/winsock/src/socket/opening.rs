@@ -3,16 +3,15 @@
 
 use super::kernel_row;
 use super::{Handled, Kind, Outcome, Socket, State, WinsockError};
-use crate::lane::{Waited, lane};
+use crate::lane::{Access, Lane, Waited, lane};
 use crate::real;
-use std::sync::Arc;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use tickwire_lane::control::{ClaimKind, Reason};
-use tickwire_stack::StackError;
+use tickwire_lane::control::{Claim, ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::Query;
-use tickwire_stack::tcp::{TcpSetting, TcpState};
-use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::tcp::{TcpOptions, TcpState};
+use tickwire_stack::{Stack, StackError, TcpId};
 
 impl Socket {
     /// The kernel has the socket from now on.
@@ -41,34 +40,40 @@ impl Socket {
             }
         };
         if real::name(self.handle)?.port == 0 {
-            real::bind(self.handle, Endpoint::new(any(self.family), 0))?;
+            real::bind(self.handle, self.family, Endpoint::new(any(self.family), 0))?;
         }
-        let (claim, local) = match lane.claim(ClaimKind::Bound, Endpoint::default(), real::handle_of(self.handle)) {
-            Ok(claimed) => claimed,
-            Err(reason) => {
-                self.leave(&mut state, reason);
-                return Ok(());
-            }
-        };
+        let local = real::name(self.handle)?;
         let opened = lane.enter(|access| {
-            let id = access.stack.udp_open(UdpOptions::default())?;
+            let id = access.stack.udp_open(self.udp_options())?;
             let bound = access.stack.udp_bind(id, local);
             if bound.is_err() {
                 let _ = access.stack.udp_close(id);
             }
             bound.map(|()| id)
         });
-        match opened {
-            Ok(id) => {
-                self.has_kernel_half.store(local.address.is_unspecified(), Relaxed);
-                *state = State::Udp { id, claim };
-            }
-            Err(_) => {
-                lane.release(claim);
-                self.leave(&mut state, Reason::LaneFull);
+        let Ok(id) = opened else {
+            self.leave(&mut state, Reason::LaneFull);
+            return Ok(());
+        };
+        // After the stack has the socket: from now on its packets come to the lane.
+        match self.claim_name(lane, local) {
+            Ok(claim) => *state = State::Udp { id, claim },
+            Err(reason) => {
+                let _ = lane.enter(|access| access.stack.udp_close(id));
+                self.leave(&mut state, reason);
             }
         }
         Ok(())
+    }
+
+    /// Claims the port of the kernel's socket, which has this name.
+    fn claim_name(&self, lane: &Lane, local: Endpoint) -> Result<Claim, Reason> {
+        let (claim, name) = lane.claim(ClaimKind::Bound, Endpoint::default(), real::handle_of(self.handle))?;
+        if name == local {
+            return Ok(claim);
+        }
+        lane.release(claim);
+        Err(Reason::NotBound)
     }
 
     /// The kernel's socket listens: so does the stack from now on.
@@ -85,25 +90,31 @@ impl Socket {
         }
         let begin = || -> Result<State, Reason> {
             let lane = lane()?;
-            let (claim, local) = lane.claim(ClaimKind::Bound, Endpoint::default(), real::handle_of(self.handle))?;
+            let local = real::name(self.handle).map_err(|_| Reason::NotBound)?;
             let begun = lane.enter(|access| {
-                let options = access.stack.tcp_defaults();
-                let id = access.stack.tcp_listen(&options, local, backlog)?;
-                // Accepted connections inherit it.
-                let setting = TcpSetting::NoDelay(self.is_prompt.load(Relaxed));
-                access.stack.tcp_listener_set(id, setting).map(|()| id)
+                // Accepted connections inherit them.
+                let options = self.tcp_options(access.stack)?;
+                access.stack.tcp_listen(&options, local, backlog)
             });
-            let id = begun.map_err(|_| {
-                lane.release(claim);
-                Reason::LaneFull
+            let id = begun.map_err(|_| Reason::LaneFull)?;
+            // After the stack listens: from now on the port's packets come to the lane.
+            let claimed = self.claim_name(lane, local);
+            let claim = claimed.inspect_err(|_| {
+                let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
             })?;
-            self.has_kernel_half.store(local.address.is_unspecified(), Relaxed);
             Ok(State::Listener { id, claim })
         };
         match begin() {
             Ok(begun) => *state = begun,
             Err(reason) => self.leave(&mut state, reason),
         }
+    }
+
+    /// The stack's defaults, with what the program has set.
+    fn tcp_options(&self, stack: &Stack<'_>) -> Result<TcpOptions, StackError> {
+        let mut options = stack.tcp_defaults();
+        self.tcp_settings().into_iter().try_for_each(|setting| options.set(setting))?;
+        Ok(options)
     }
 
     /// Takes a connection, as a new socket, and its peer.
@@ -120,12 +131,26 @@ impl Socket {
         let made = real::socket(self.family, Kind::Stream).inspect_err(|_| {
             let _ = lane.enter(|access| access.stack.tcp_abort(accepted, access.now));
         })?;
-        let socket = Self { port: Arc::clone(&self.port), ..Self::new(made, self.family, Kind::Stream) };
-        *socket.lock() = State::Tcp { id: accepted, claim: None };
+        let socket = Self::new(made, self.family, Kind::Stream);
+        socket.take_connection(accepted, self);
         socket.set_nonblocking(self.is_nonblocking());
-        socket.is_established.store(true, Relaxed);
-        socket.is_prompt.store(self.is_prompt.load(Relaxed), Relaxed);
         Ok(Handled::Ours((socket, remote)))
+    }
+
+    /// Gets a connection that a listener has accepted.
+    pub(crate) fn take_connection(&self, accepted: TcpId, listener: &Self) {
+        *self.port.lock().unwrap_or_else(PoisonError::into_inner) = listener.port();
+        self.is_established.store(true, Relaxed);
+        self.inherit_settings(listener);
+        *self.lock() = State::Tcp { id: accepted, claim: None };
+    }
+
+    /// The kernel has the socket, and its connection.
+    pub(crate) fn stay_on_kernel(&self) {
+        let mut state = self.lock();
+        if matches!(*state, State::Idle) {
+            self.leave(&mut state, Reason::Loopback);
+        }
     }
 
     /// Connects.
@@ -141,7 +166,7 @@ impl Socket {
             // From the address by which the host reaches the peer, as the kernel does.
             let source = lane().and_then(|lane| lane.resolve(Query::to(remote.address)));
             match source {
-                Ok(source) => real::bind(self.handle, Endpoint::new(source.address, 0))?,
+                Ok(source) => real::bind(self.handle, self.family, Endpoint::new(source.address, 0))?,
                 Err(reason) => {
                     self.leave(&mut self.lock(), reason);
                     return Ok(Handled::Kernel);
@@ -160,35 +185,46 @@ impl Socket {
             }
             done => done?,
         }
+        self.has_peer.store(peer.is_some(), Relaxed);
         Ok(Handled::Ours(()))
     }
 
     fn connect_stream(&self, remote: Endpoint) -> Outcome<()> {
+        if let State::Tcp { id, .. } = self.state()
+            && !self.is_established()
+        {
+            return self.connecting(id);
+        }
+        let Handled::Ours(id) = self.start_connection(remote)? else { return Ok(Handled::Kernel) };
+        if self.is_nonblocking() { Err(WinsockError::WOULD_BLOCK) } else { self.connecting(id) }
+    }
+
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// If the socket has one, or cannot have any.
+    pub(crate) fn start_connection(&self, remote: Endpoint) -> Outcome<TcpId> {
         let mut state = self.lock();
         match *state {
             State::Kernel { .. } => return Ok(Handled::Kernel),
-            State::Tcp { .. } if self.is_established() => return Err(WinsockError::IS_CONNECTED),
-            State::Tcp { id, .. } => {
-                drop(state);
-                return self.connecting(id);
-            }
+            State::Tcp { .. } => return Err(WinsockError::IS_CONNECTED),
             State::Listener { .. } | State::Udp { .. } => return Err(WinsockError::INVALID),
             State::Idle => (),
         }
         match self.begin_connection(remote) {
-            Ok(begun) => *state = begun,
+            Ok((id, claim)) => {
+                *state = State::Tcp { id, claim: Some(claim) };
+                Ok(Handled::Ours(id))
+            }
             Err(reason) => {
                 self.leave(&mut state, reason);
-                return Ok(Handled::Kernel);
+                Ok(Handled::Kernel)
             }
         }
-        let State::Tcp { id, .. } = *state else { return Ok(Handled::Kernel) };
-        drop(state);
-        if self.is_nonblocking() { Err(WinsockError::WOULD_BLOCK) } else { self.connecting(id) }
     }
 
     /// Sends the SYN, from a port that the kernel's socket has.
-    fn begin_connection(&self, remote: Endpoint) -> Result<State, Reason> {
+    fn begin_connection(&self, remote: Endpoint) -> Result<(TcpId, Claim), Reason> {
         let lane = lane()?;
         if remote.address.is_loopback() {
             return Err(Reason::Loopback);
@@ -196,53 +232,50 @@ impl Socket {
         let source = lane.resolve(Query::to(remote.address))?;
         let name = real::name(self.handle).map_err(|_| Reason::NotBound)?;
         if name.port == 0 {
-            real::bind(self.handle, Endpoint::new(source.address, 0)).map_err(|_| Reason::NotBound)?;
+            real::bind(self.handle, self.family, Endpoint::new(source.address, 0)).map_err(|_| Reason::NotBound)?;
         }
         let (claim, local) = lane.claim(ClaimKind::Flow, remote, real::handle_of(self.handle))?;
         let begun = lane.enter(|access| {
-            let options = access.stack.tcp_defaults();
-            let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
-            let setting = TcpSetting::NoDelay(self.is_prompt.load(Relaxed));
-            access.stack.tcp_set(id, access.now, setting).map(|()| id)
+            let options = self.tcp_options(access.stack)?;
+            access.stack.tcp_connect(&options, local, remote, access.now)
         });
         let id = begun.map_err(|_| {
             lane.release(claim);
             Reason::LaneFull
         })?;
-        Ok(State::Tcp { id, claim: Some(claim) })
+        Ok((id, claim))
     }
 
     /// Waits until a connection is there.
-    fn connecting(&self, id: tickwire_stack::TcpId) -> Outcome<()> {
+    fn connecting(&self, id: TcpId) -> Outcome<()> {
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
-        let is_there = |access: &mut crate::lane::Access<'_>| match access.stack.tcp_state(id) {
-            Ok(TcpState::SynSent | TcpState::SynReceived) => None,
-            Ok(TcpState::Closed) => {
-                let error = access.stack.tcp_take_error(id).ok().flatten();
-                Some(Err(error.unwrap_or(StackError::TimedOut)))
-            }
-            Ok(_) => Some(Ok(())),
-            Err(error) => Some(Err(error)),
-        };
-        let result = if self.is_nonblocking() {
-            match lane.enter(is_there) {
-                None => return Err(WinsockError::ALREADY),
+        if self.is_nonblocking() {
+            return match self.settled(id, lane) {
+                None => Err(WinsockError::ALREADY),
                 Some(Ok(())) => Err(WinsockError::IS_CONNECTED),
-                Some(Err(error)) => Err(error.into()),
-            }
-        } else {
-            match lane.wait(None, is_there) {
-                Waited::Done(result) => result.map_err(WinsockError::from),
-                Waited::TimedOut => Err(WinsockError::TIMED_OUT),
-                Waited::Lost => Err(WinsockError::NETWORK_DOWN),
-            }
+                Some(Err(error)) => Err(error),
+            };
+        }
+        let result = match lane.wait(None, |access| outcome(access, id)) {
+            Waited::Done(result) => self.settle(result),
+            Waited::TimedOut => Err(WinsockError::TIMED_OUT),
+            Waited::Lost => Err(WinsockError::NETWORK_DOWN),
         };
+        result.map(Handled::Ours)
+    }
+
+    /// Whether an attempt to connect has ended, and how.
+    pub(crate) fn settled(&self, id: TcpId, lane: &Lane) -> Option<Result<(), WinsockError>> {
+        lane.enter(|access| outcome(access, id)).map(|result| self.settle(result))
+    }
+
+    fn settle(&self, result: Result<(), StackError>) -> Result<(), WinsockError> {
         match result {
-            Ok(()) | Err(WinsockError::IS_CONNECTED) => self.is_established.store(true, Relaxed),
+            Ok(()) => self.is_established.store(true, Relaxed),
             // The program may try again with the same socket.
             Err(_) => self.forget_connection(),
         }
-        result.map(Handled::Ours)
+        result.map_err(WinsockError::from)
     }
 
     /// A connection was not established.
@@ -266,6 +299,19 @@ impl Socket {
             self.is_established.store(is_there, Relaxed);
         }
         self.is_established()
+    }
+}
+
+/// How an attempt to connect has ended; `None` while it has not.
+fn outcome(access: &mut Access<'_>, id: TcpId) -> Option<Result<(), StackError>> {
+    match access.stack.tcp_state(id) {
+        Ok(TcpState::SynSent | TcpState::SynReceived) => None,
+        Ok(TcpState::Closed) => {
+            let error = access.stack.tcp_take_error(id).ok().flatten();
+            Some(Err(error.unwrap_or(StackError::TimedOut)))
+        }
+        Ok(_) => Some(Ok(())),
+        Err(error) => Some(Err(error)),
     }
 }
 

@@ -29,21 +29,30 @@ impl Socket {
     /// # Errors
     /// If the time is over, or the socket does not block.
     pub(super) fn wait_for_half(&self, id: SocketId, until: Option<Instant>) -> Result<bool, WinsockError> {
+        const READABLE: Ready = Ready(Ready::IN.0 | Ready::ERR.0 | Ready::HUP.0);
         if !self.has_kernel_half() {
             return Ok(true);
         }
-        let mut is_kernels = false;
-        let mut ask = || {
-            is_kernels = real::is_readable(self.handle);
-            is_kernels
-        };
-        let next = if self.is_nonblocking() { Some(Instant::now()) } else { until };
-        wait_until_ready(&[(id, Ready(Ready::IN.0 | Ready::ERR.0 | Ready::HUP.0))], Some(&mut ask), next);
-        match readiness(&[id]).first() {
-            Some(ready) if !ready.is_empty() && *ready != Ready::OUT => Ok(true),
-            _ if is_kernels => Ok(false),
-            _ if self.is_nonblocking() => Err(WinsockError::WOULD_BLOCK),
-            _ => Err(WinsockError::TIMED_OUT),
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        lane.watch_kernel_half(self.handle);
+        let until = if self.is_nonblocking() { Some(Instant::now()) } else { until };
+        loop {
+            let whose = lane.wait(until, |access| {
+                let ready = access.stack.readiness(id).unwrap_or(Ready::ERR);
+                if ready.0 & READABLE.0 != 0 { Some(true) } else { self.kernel_may_have().then_some(false) }
+            });
+            match whose {
+                Waited::Done(true) => return Ok(true),
+                Waited::Done(false) => {
+                    let readable = || real::is_readable(self.handle).then_some(()).ok_or(WinsockError::WOULD_BLOCK);
+                    if self.ask_kernel(readable).is_some() {
+                        return Ok(false);
+                    }
+                }
+                Waited::TimedOut if self.is_nonblocking() => return Err(WinsockError::WOULD_BLOCK),
+                Waited::TimedOut => return Err(WinsockError::TIMED_OUT),
+                Waited::Lost => return Err(WinsockError::NETWORK_DOWN),
+            }
         }
     }
 

@@ -2,11 +2,14 @@
 
 use super::{Handled, Outcome, Socket, State, WinsockError};
 use crate::lane::{Access, Lane, Waited, lane};
+use crate::request::send::Send;
+use crate::request::status;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_stack::udp::SendTo;
-use tickwire_stack::{StackError, TcpId, UdpId};
+use tickwire_stack::{Ready, StackError, TcpId, UdpId};
 
 /// What a call that receives asks for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +29,11 @@ pub(crate) struct Received {
     pub(crate) from: Option<Endpoint>,
     /// The datagram was longer than the buffer.
     pub(crate) is_cut: bool,
+}
+
+/// Whether datagrams to a destination are the kernel's to send.
+pub(crate) fn is_of_kernel(to: &Endpoint) -> bool {
+    to.address.is_loopback() || to.address.is_multicast() || to.address.is_limited_broadcast()
 }
 
 impl Socket {
@@ -56,20 +64,24 @@ impl Socket {
 
     /// Sends, to a destination if one is named. Returns how many bytes.
     pub(crate) fn send(&self, data: &[u8], to: Option<Endpoint>) -> Outcome<usize> {
+        if to.is_some() {
+            self.open_for_sending()?;
+        }
         match self.state() {
-            State::Idle if to.is_some() && self.kind == super::Kind::Datagram => {
-                // The kernel binds it, as it would.
-                self.open_datagram()?;
-                match self.state() {
-                    State::Udp { id, .. } => self.send_datagram(id, data, to),
-                    _ => Ok(Handled::Kernel),
-                }
-            }
             State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
             State::Udp { id, .. } => self.send_datagram(id, data, to),
             State::Tcp { id, .. } => self.send_stream(id, data).map(Handled::Ours),
             State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
         }
+    }
+
+    /// A datagram is about to be sent: a socket that is not bound comes to the lane.
+    pub(crate) fn open_for_sending(&self) -> Result<(), WinsockError> {
+        if matches!(self.state(), State::Idle) && self.kind == super::Kind::Datagram {
+            // The kernel binds it, as it would.
+            self.open_datagram()?;
+        }
+        Ok(())
     }
 
     fn send_stream(&self, id: TcpId, data: &[u8]) -> Result<usize, WinsockError> {
@@ -80,7 +92,7 @@ impl Socket {
         loop {
             let result =
                 self.wait(lane, until, |access| access.stack.tcp_send(id, access.now, false, &mut &data[sent..]));
-            match result {
+            match self.remember(result) {
                 Ok(count) => sent += count,
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
@@ -91,11 +103,25 @@ impl Socket {
         }
     }
 
+    /// Sends all of it.
+    pub(crate) fn send_all(&self, send: &mut Send) -> Result<(), WinsockError> {
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let until = self.send_until();
+        loop {
+            if let Some(ended) = send.attempt(self, lane) {
+                return status::error(ended.status).map_or(Ok(()), Err);
+            }
+            let State::Tcp { id, .. } = self.state() else { return Err(WinsockError::NOT_CONNECTED) };
+            self.wait(lane, until, |access| match access.stack.readiness(id.into())? {
+                ready if ready.0 & (Ready::OUT.0 | Ready::ERR.0 | Ready::HUP.0) != 0 => Ok(()),
+                _ => Err(StackError::WouldBlock),
+            })?;
+        }
+    }
+
     fn send_datagram(&self, id: UdpId, data: &[u8], to: Option<Endpoint>) -> Outcome<usize> {
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
-        let of_kernel =
-            |to: &Endpoint| to.address.is_loopback() || to.address.is_multicast() || to.address.is_limited_broadcast();
-        if to.as_ref().is_some_and(of_kernel) {
+        if to.as_ref().is_some_and(is_of_kernel) {
             return Ok(Handled::Kernel);
         }
         let to = SendTo { destination: to, ..SendTo::default() };
@@ -125,6 +151,20 @@ impl Socket {
         }
     }
 
+    /// Keeps the error by which a connection has ended: Windows repeats it at each call, where the
+    /// stack tells it once.
+    pub(crate) fn remember(&self, result: Result<usize, WinsockError>) -> Result<usize, WinsockError> {
+        match (result, WinsockError(self.error.load(Relaxed))) {
+            (Err(error @ (WinsockError::RESET | WinsockError::ABORTED)), _) => {
+                self.error.store(error.0, Relaxed);
+                Err(error)
+            }
+            (Err(WinsockError::SHUT), known) if known.0 != 0 => Err(known),
+            (Ok(0), known) if known.0 != 0 => Err(known),
+            (result, _) => result,
+        }
+    }
+
     fn receive_stream(&self, id: TcpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
         let until = self.receive_until();
@@ -133,7 +173,7 @@ impl Socket {
         loop {
             let result = self
                 .wait(lane, until, |access| access.stack.tcp_recv(id, access.now, wanted, &mut &mut buffer[length..]));
-            match result {
+            match self.remember(result) {
                 Ok(0) => break,
                 Ok(count) => length += count,
                 Err(_) if length > 0 => break,

@@ -1,0 +1,219 @@
+//! Overlapped requests, as calls begin them and ask for their results.
+
+use super::call;
+use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::{ntdll, winsock};
+use crate::lane::{Waited, lane, lane_if_begun};
+use crate::request::{Begun, Request, Work, status};
+use crate::socket::Socket;
+use crate::table;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+use windows_sys::Win32::Foundation::{
+    FALSE, HANDLE, NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS, TRUE,
+};
+use windows_sys::Win32::Networking::WinSock::{
+    LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_PARTIAL, SOCKET, WSA_IO_INCOMPLETE, WSA_IO_PENDING, WSAENOBUFS,
+};
+use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, OVERLAPPED};
+use windows_sys::Win32::System::Threading::{GetCurrentThreadId, INFINITE};
+use windows_sys::core::BOOL;
+
+/// Where a call puts the results of a request that is complete at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AtOnce {
+    /// How many bytes were moved; may be null.
+    pub(super) bytes: *mut u32,
+    /// `MSG_PARTIAL`; may be null.
+    pub(super) flags: *mut u32,
+}
+
+/// Begins a request on a socket of the lane. The result is that of Winsock's calls.
+///
+/// # Safety
+/// The structure and the request's memory are the program's, and are there until the request is
+/// complete.
+pub(super) unsafe fn begin(
+    socket: &Socket,
+    (overlapped, routine): (*mut OVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE),
+    work: Work,
+    at_once: AtOnce,
+) -> Result<(), WinsockError> {
+    let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+    // SAFETY: as the caller promises.
+    let request = unsafe { Request::begin(overlapped, routine) }.map_err(|_| WinsockError(WSAENOBUFS))?;
+    let begun = socket.begin_request(request, work, lane);
+    if let Begun::Done(ended) | Begun::Failed(ended) = begun {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if !at_once.bytes.is_null() {
+                at_once.bytes.write(ended.bytes as u32);
+            }
+            if !at_once.flags.is_null() {
+                at_once.flags.write(ended.flags);
+            }
+        }
+    }
+    match begun {
+        Begun::Done(_) => Ok(()),
+        Begun::Failed(ended) => Err(status::error(ended.status).unwrap_or(WinsockError::DEFECT)),
+        Begun::Pending => Err(WinsockError(WSA_IO_PENDING)),
+    }
+}
+
+/// The socket of a handle, if it is on the lane.
+fn on_lane(handle: usize) -> Option<Arc<Socket>> {
+    table::get(handle).filter(|socket| socket.on_lane().is_some())
+}
+
+/// The status of a request. Whoever completes it writes the bytes before.
+///
+/// # Safety
+/// The structure is there.
+unsafe fn status_of(request: *const OVERLAPPED) -> NTSTATUS {
+    // SAFETY: as the caller promises; it is only read.
+    let status = unsafe { AtomicUsize::from_ptr((&raw const (*request).Internal).cast_mut()) };
+    status.load(Acquire) as NTSTATUS
+}
+
+/// Waits until a request on a socket of the lane is complete: polling at first.
+///
+/// # Safety
+/// The structure is there.
+unsafe fn wait(request: *const OVERLAPPED, timeout_ms: u32) -> bool {
+    let Some(lane) = lane_if_begun() else { return false };
+    let until = (timeout_ms != INFINITE).then(|| Instant::now() + Duration::from_millis(timeout_ms.into()));
+    // SAFETY: as the caller promises.
+    let waited = lane.wait(until, |_| (unsafe { status_of(request) } != STATUS_PENDING).then_some(()));
+    waited == Waited::Done(())
+}
+
+pub(super) unsafe extern "system" fn wsa_get_overlapped_result(
+    socket: SOCKET,
+    request: *const OVERLAPPED,
+    bytes: *mut u32,
+    waits: BOOL,
+    flags: *mut u32,
+) -> BOOL {
+    let result = || {
+        if on_lane(socket).is_none() {
+            return Ok(None);
+        }
+        if request.is_null() || bytes.is_null() || flags.is_null() {
+            return Err(WinsockError::FAULT);
+        }
+        // SAFETY: the caller's arguments.
+        unsafe {
+            if status_of(request) == STATUS_PENDING && !(waits != FALSE && wait(request, INFINITE)) {
+                return Err(WinsockError(WSA_IO_INCOMPLETE));
+            }
+            let ended = status_of(request);
+            bytes.write((*request).InternalHigh as u32);
+            flags.write(if ended == STATUS_BUFFER_OVERFLOW { MSG_PARTIAL } else { 0 });
+            status::error(ended).map_or(Ok(Some(TRUE)), Err)
+        }
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    call(FALSE, result, || unsafe { winsock::WSA_GET_OVERLAPPED_RESULT.get()(socket, request, bytes, waits, flags) })
+}
+
+/// Waits for a request on a socket of the lane, so that the original need not: it could not.
+///
+/// # Safety
+/// As the documentation of `GetOverlappedResult` has it.
+unsafe fn wait_first(file: HANDLE, request: *const OVERLAPPED, timeout_ms: u32) {
+    if !request.is_null() && timeout_ms > 0 && on_lane(file.addr()).is_some() {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if status_of(request) == STATUS_PENDING {
+                wait(request, timeout_ms);
+            }
+        }
+    }
+}
+
+pub(super) unsafe extern "system" fn get_overlapped_result(
+    file: HANDLE,
+    request: *const OVERLAPPED,
+    bytes: *mut u32,
+    waits: BOOL,
+) -> BOOL {
+    let first = || {
+        // SAFETY: the caller's arguments.
+        unsafe { wait_first(file, request, if waits == FALSE { 0 } else { INFINITE }) };
+        Ok(None)
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(FALSE, first, || unsafe { ntdll::GET_OVERLAPPED_RESULT.get()(file, request, bytes, waits) })
+}
+
+pub(super) unsafe extern "system" fn get_overlapped_result_ex(
+    file: HANDLE,
+    request: *const OVERLAPPED,
+    bytes: *mut u32,
+    timeout_ms: u32,
+    is_alertable: BOOL,
+) -> BOOL {
+    let first = || {
+        // A thread that is to run completion routines meanwhile waits in the original.
+        if is_alertable == FALSE {
+            // SAFETY: the caller's arguments.
+            unsafe { wait_first(file, request, timeout_ms) };
+        }
+        Ok(None)
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    answer_or(FALSE, first, || unsafe {
+        ntdll::GET_OVERLAPPED_RESULT_EX.get()(file, request, bytes, timeout_ms, is_alertable)
+    })
+}
+
+/// What a call that cancels has to say: `None` if the kernel has the handle.
+fn cancelled(file: HANDLE, is_it: impl Fn(&Request) -> bool, not_found: NTSTATUS) -> Option<NTSTATUS> {
+    let socket = on_lane(file.addr())?;
+    Some(if socket.cancel(is_it) { STATUS_SUCCESS } else { not_found })
+}
+
+pub(super) unsafe extern "system" fn nt_cancel_io_file(file: HANDLE, status: *mut IO_STATUS_BLOCK) -> NTSTATUS {
+    // SAFETY: no memory is passed.
+    let thread = unsafe { GetCurrentThreadId() };
+    let ours = || Ok(cancelled(file, |request| request.thread() == thread, STATUS_SUCCESS));
+    // SAFETY: the caller's arguments, unchanged.
+    let original = || unsafe { ntdll::NT_CANCEL_IO_FILE.get()(file, status) };
+    // SAFETY: the caller's place for the status.
+    unsafe { cancel(ours, original, status) }
+}
+
+pub(super) unsafe extern "system" fn nt_cancel_io_file_ex(
+    file: HANDLE,
+    request: *const IO_STATUS_BLOCK,
+    status: *mut IO_STATUS_BLOCK,
+) -> NTSTATUS {
+    let is_it = |own: &Request| request.is_null() || own.is(request.cast());
+    let ours = || Ok(cancelled(file, is_it, STATUS_NOT_FOUND));
+    // SAFETY: the caller's arguments, unchanged.
+    let original = || unsafe { ntdll::NT_CANCEL_IO_FILE_EX.get()(file, request, status) };
+    // SAFETY: the caller's place for the status.
+    unsafe { cancel(ours, original, status) }
+}
+
+/// # Safety
+/// The status may be written, or is null.
+unsafe fn cancel(
+    ours: impl FnOnce() -> Result<Option<NTSTATUS>, WinsockError>,
+    original: impl FnOnce() -> NTSTATUS,
+    status: *mut IO_STATUS_BLOCK,
+) -> NTSTATUS {
+    let mut is_ours = false;
+    let outcome = answer_or(STATUS_NOT_FOUND, || ours().inspect(|outcome| is_ours = outcome.is_some()), original);
+    if is_ours && !status.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe {
+            (*status).Anonymous.Status = outcome;
+            (*status).Information = 0;
+        }
+    }
+    outcome
+}

@@ -1,0 +1,99 @@
+//! Completion ports: which port a socket has, and threads that wait at one.
+
+use crate::hook::boundary::caught;
+use crate::hook::{ntdll, reentrancy};
+use crate::lane::lane_if_begun;
+use crate::request::port::{CompletionInformation, CompletionPort, posted};
+use crate::table;
+use std::ffi::c_void;
+use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS};
+use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+use windows_sys::Win32::System::WindowsProgramming::FILE_SKIP_COMPLETION_PORT_ON_SUCCESS;
+
+/// `FileCompletionInformation`: a handle gets a port.
+const COMPLETION: i32 = 30;
+/// `FileIoCompletionNotificationInformation`: what is not to be posted.
+const COMPLETION_NOTIFICATION: i32 = 41;
+/// `FileReplaceCompletionInformation`: a handle gets another port, or none.
+const REPLACE_COMPLETION: i32 = 61;
+
+pub(super) unsafe extern "system" fn nt_set_information_file(
+    file: HANDLE,
+    status: *mut IO_STATUS_BLOCK,
+    information: *const c_void,
+    len: u32,
+    class: i32,
+) -> NTSTATUS {
+    // SAFETY: the caller's arguments, unchanged.
+    let outcome = unsafe { ntdll::NT_SET_INFORMATION_FILE.get()(file, status, information, len, class) };
+    if outcome >= 0 && !reentrancy::is_inside() {
+        // SAFETY: the kernel has read so many bytes.
+        caught((), || unsafe { note(file, information, len, class) });
+    }
+    outcome
+}
+
+/// Notes what the kernel has accepted about a handle.
+///
+/// # Safety
+/// So many bytes can be read.
+unsafe fn note(file: HANDLE, information: *const c_void, len: u32, class: i32) {
+    let has = |wanted: usize| len as usize >= wanted && !information.is_null();
+    match class {
+        COMPLETION | REPLACE_COMPLETION if has(size_of::<CompletionInformation>()) => {
+            let Some(socket) = table::get(file.addr()) else { return };
+            // SAFETY: as the caller promises.
+            let information = unsafe { information.cast::<CompletionInformation>().read_unaligned() };
+            let port = if information.port == 0 { None } else { CompletionPort::new(information).ok() };
+            socket.set_mode(|mode| mode.port = port);
+        }
+        COMPLETION_NOTIFICATION if has(4) => {
+            let Some(socket) = table::get(file.addr()) else { return };
+            // SAFETY: as the caller promises.
+            let flags = unsafe { information.cast::<u32>().read_unaligned() };
+            socket.set_mode(|mode| mode.skips_success = flags & FILE_SKIP_COMPLETION_PORT_ON_SUCCESS != 0);
+        }
+        _ => {}
+    }
+}
+
+pub(super) unsafe extern "system" fn nt_remove_io_completion(
+    port: HANDLE,
+    key: *mut usize,
+    context: *mut usize,
+    status: *mut IO_STATUS_BLOCK,
+    timeout: *const i64,
+) -> NTSTATUS {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        poll(timeout);
+        ntdll::NT_REMOVE_IO_COMPLETION.get()(port, key, context, status, timeout)
+    }
+}
+
+pub(super) unsafe extern "system" fn nt_remove_io_completion_ex(
+    port: HANDLE,
+    entries: *mut c_void,
+    count: u32,
+    removed: *mut u32,
+    timeout: *const i64,
+    is_alertable: u8,
+) -> NTSTATUS {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        poll(timeout);
+        ntdll::NT_REMOVE_IO_COMPLETION_EX.get()(port, entries, count, removed, timeout, is_alertable)
+    }
+}
+
+/// A thread is about to wait at a port. It polls the lane first, if there were packets lately: then
+/// no other thread is woken for them, and it finds their completions.
+///
+/// # Safety
+/// The timeout can be read, or is null: without end.
+unsafe fn poll(timeout: *const i64) {
+    let Some(lane) = lane_if_begun().filter(|_| !reentrancy::is_inside()) else { return };
+    // SAFETY: as the caller promises.
+    let waits = timeout.is_null() || unsafe { *timeout } != 0;
+    caught((), || lane.poll_for_events(waits, posted));
+}

@@ -1,0 +1,175 @@
+//! The requests of a socket that are not complete, in their order; and their cancellation.
+
+use super::accept::Accept;
+use super::connect::Connect;
+use super::receive::Receive;
+use super::send::Send;
+use super::{Ended, HandleMode, Request};
+use crate::hook::boundary::WinsockError;
+use crate::lane::{Lane, lane_if_begun};
+use crate::socket::Socket;
+use std::collections::VecDeque;
+use std::sync::{MutexGuard, PoisonError};
+use windows_sys::Win32::Networking::WinSock::WSA_OPERATION_ABORTED;
+
+/// What a request does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// It receives.
+    Receive(Receive),
+    /// It sends.
+    Send(Send),
+    /// It connects.
+    Connect(Connect),
+    /// It accepts.
+    Accept(Accept),
+    /// There is nothing left to do.
+    Nothing,
+}
+
+impl Work {
+    fn attempt(&mut self, socket: &Socket, lane: &Lane) -> Option<Ended> {
+        if lane.is_lost() {
+            return Some(Ended::failed(WinsockError::NETWORK_DOWN));
+        }
+        match self {
+            Self::Receive(receive) => receive.attempt(socket, lane),
+            Self::Send(send) => send.attempt(socket, lane),
+            Self::Connect(connect) => connect.attempt(socket, lane),
+            Self::Accept(accept) => accept.attempt(socket, lane),
+            Self::Nothing => Some(Ended::done(0)),
+        }
+    }
+
+    /// Requests of one direction are completed in their order.
+    fn direction(&self) -> usize {
+        match self {
+            Self::Receive(_) => 0,
+            Self::Send(_) | Self::Connect(_) | Self::Nothing => 1,
+            Self::Accept(_) => 2,
+        }
+    }
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Pending {
+    request: Request,
+    work: Work,
+}
+
+/// The requests of a socket, by direction; and how its handle tells of their completion.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    queues: [VecDeque<Pending>; 3],
+    mode: HandleMode,
+}
+
+/// What has become of a request at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It is complete.
+    Done(Ended),
+    /// It has failed. The program is told by the call, and by nothing else.
+    Failed(Ended),
+    /// The program is told later.
+    Pending,
+}
+
+impl Socket {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a request on a socket of the lane.
+    pub(crate) fn begin_request(&self, request: Request, work: Work, lane: &Lane) -> Begun {
+        if self.has_kernel_half() {
+            // From then on asking the kernel does not block.
+            lane.watch_kernel_half(self.handle);
+        }
+        let mut requests = self.requests();
+        let Requests { queues, mode } = &mut *requests;
+        let queue = &mut queues[work.direction()];
+        let mut work = work;
+        if queue.is_empty()
+            && let Some(ended) = work.attempt(self, lane)
+        {
+            if ended.status < 0 {
+                request.fail(ended);
+                return Begun::Failed(ended);
+            }
+            request.complete(ended, mode, true);
+            return Begun::Done(ended);
+        }
+        queue.push_back(Pending { request, work });
+        // What happens from now on waits for the queue's lock.
+        if let Some(id) = self.on_lane() {
+            let _ = lane.watch(id, self.handle);
+        }
+        Begun::Pending
+    }
+
+    /// Tries again what waits.
+    pub(crate) fn advance(&self) {
+        let Some(lane) = lane_if_begun() else { return };
+        let mut is_any_done = false;
+        {
+            let mut requests = self.requests();
+            let Requests { queues, mode } = &mut *requests;
+            for queue in queues {
+                let mut place = 0;
+                while let Some(pending) = queue.get_mut(place) {
+                    match (pending.work.attempt(self, lane), &pending.work) {
+                        (Some(ended), _) => {
+                            if let Some(Pending { request, .. }) = queue.remove(place) {
+                                request.complete(ended, mode, false);
+                                is_any_done = true;
+                            }
+                        }
+                        // Its connection is there. The next one may be, too.
+                        (None, Work::Accept(accept)) if accept.is_taken() => place += 1,
+                        (None, _) => break,
+                    }
+                }
+            }
+        }
+        if is_any_done {
+            // A thread may wait for a request without an event.
+            lane.wake_all();
+        }
+    }
+
+    /// Ends requests without their being done. Returns whether there were any.
+    pub(crate) fn cancel(&self, is_it: impl Fn(&Request) -> bool) -> bool {
+        let mut is_any = false;
+        {
+            let mut requests = self.requests();
+            let Requests { queues, mode } = &mut *requests;
+            for queue in queues {
+                let mut place = 0;
+                while let Some(pending) = queue.get(place) {
+                    if !is_it(&pending.request) {
+                        place += 1;
+                    } else if let Some(Pending { request, .. }) = queue.remove(place) {
+                        request.complete(Ended::failed(WinsockError(WSA_OPERATION_ABORTED)), mode, false);
+                        is_any = true;
+                    }
+                }
+            }
+        }
+        if is_any && let Some(lane) = lane_if_begun() {
+            lane.wake_all();
+        }
+        is_any
+    }
+
+    /// Whether requests wait.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests().queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// How the handle tells of completions from now on.
+    pub(crate) fn set_mode(&self, change: impl FnOnce(&mut HandleMode)) {
+        change(&mut self.requests().mode);
+    }
+}

@@ -1,0 +1,54 @@
+//! What happens at a socket while no thread waits for it.
+
+use super::{Socket, WinsockError};
+use crate::lane::{Happened, lane_if_begun};
+use crate::table;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Goes on with what waits for the socket.
+pub(crate) fn happened(what: Happened) {
+    match what {
+        Happened::InStack(handle) => table::get(handle).iter().for_each(|socket| socket.look_again()),
+        Happened::InKernel(handle) => {
+            if let Some(socket) = table::get(handle) {
+                socket.kernel_may_have.store(true, Relaxed);
+                if let Some(lane) = lane_if_begun() {
+                    lane.wake_all();
+                }
+                socket.look_again();
+            }
+        }
+        Happened::Loss => table::all().iter().for_each(|socket| socket.look_again()),
+    }
+}
+
+impl Socket {
+    fn look_again(&self) {
+        self.advance();
+    }
+
+    /// Whether the kernel may have something for its half of the socket.
+    pub(crate) fn kernel_may_have(&self) -> bool {
+        self.has_kernel_half() && self.kernel_may_have.load(Relaxed)
+    }
+
+    /// Asks the kernel for what it has for its half of the socket. `None` if it has nothing; then it
+    /// is not asked again until it tells.
+    pub(crate) fn ask_kernel<T>(
+        &self,
+        ask: impl FnOnce() -> Result<T, WinsockError>,
+    ) -> Option<Result<T, WinsockError>> {
+        if !self.kernel_may_have() {
+            return None;
+        }
+        // Before it is asked: what it tells meanwhile counts.
+        self.kernel_may_have.store(false, Relaxed);
+        match ask() {
+            Err(WinsockError::WOULD_BLOCK) => None,
+            result => {
+                self.kernel_may_have.store(true, Relaxed);
+                Some(result)
+            }
+        }
+    }
+}
