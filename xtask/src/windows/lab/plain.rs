@@ -13,9 +13,9 @@ use std::time::Duration;
 use tickwire_lab::{LabPair, Process, tools};
 
 /// Within this a program has done its work.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
-const PORT: u16 = 7;
+pub(super) const PORT: u16 = 7;
 
 /// Messages of each kind.
 const COUNT: u32 = 1000;
@@ -38,24 +38,24 @@ fn built(name: &str) -> Result<PathBuf> {
 }
 
 /// Host a, with Wine, and the service; host b has a kernel.
-struct Hosts {
+pub(super) struct Hosts {
     // In the order in which they are to end.
     service: Process,
     wine: WineHost,
-    pair: LabPair,
+    pub(super) pair: LabPair,
 }
 
 impl Hosts {
-    fn new(driver: Driver) -> Result<Self> {
+    pub(super) fn new(driver: Driver) -> Result<Self> {
         let pair = LabPair::new()?;
         let wine = WineHost::new(&pair.a)?;
         let service = driver.service(&wine)?;
         Ok(Self { service, wine, pair })
     }
 
-    /// The program on host a, on the lane or on the kernel's sockets.
-    fn plain(&self, on_lane: bool, arguments: &[&str]) -> Result<Process> {
-        let program = lab_programs::plain()?;
+    /// A program of the lab on host a, on the lane or on the kernel's sockets.
+    pub(super) fn run(&self, program: &str, on_lane: bool, arguments: &[&str]) -> Result<Process> {
+        let program = lab_programs::program(program)?;
         let mut command = if on_lane {
             let mut launcher = self.wine.command(&built("examples/launch.exe")?);
             launcher.args(["--require", &windows_path(&built("tickwire_winsock.dll")?), &windows_path(&program)]);
@@ -68,7 +68,7 @@ impl Hosts {
     }
 
     /// What all lanes that have ended have received and sent.
-    fn packets(&self, lanes: usize) -> Result<[u64; 2]> {
+    pub(super) fn packets(&self, lanes: usize) -> Result<[u64; 2]> {
         tools::until("the lanes end", TIMEOUT, || self.service.stdout().matches("a lane has ended").count() >= lanes)?;
         let output = self.service.stdout();
         let sum = |name: &str| -> u64 {
@@ -95,18 +95,20 @@ pub(super) fn client_by_windivert() -> Result<()> {
 fn client_by(driver: Driver) -> Result<()> {
     let hosts = Hosts::new(driver)?;
     let address = hosts.pair.b_v4();
-    let server = hosts.pair.b.spawn(&["python3", "-c", ECHO, &address, &PORT.to_string()])?;
-    tools::until("the peer listens", TIMEOUT, || server.stdout().contains("ready"))?;
+    let _server = peer(&hosts.pair, &address)?;
     for &on_lane in driver.turns() {
         for arguments in
             [&["client", &address, &PORT.to_string(), &COUNT.to_string()][..], &["select", &address, &PORT.to_string()]]
         {
-            let mut program = hosts.plain(on_lane, arguments)?;
+            let mut program = hosts.run("plain", on_lane, arguments)?;
             let done = program.wait_for("done", TIMEOUT);
             done.with_context(|| format!("{arguments:?}, on the lane: {on_lane}"))?;
             // As Windows has it, and Wine's own sockets do not.
-            let expected = if arguments[0] == "client" { "again" } else { "an exception alone" };
-            ensure!(!on_lane || program.stdout().contains(expected), "{expected}: {}", program.stdout());
+            let all: &[&str] =
+                if arguments[0] == "client" { &["again", "a reset is repeated"] } else { &["an exception alone"] };
+            for expected in all {
+                ensure!(!on_lane || program.stdout().contains(expected), "{expected}: {}", program.stdout());
+            }
             program.success(TIMEOUT)?;
         }
     }
@@ -129,7 +131,7 @@ fn server_by(driver: Driver) -> Result<()> {
     let mut hosts = Hosts::new(driver)?;
     let address = hosts.pair.a_v4();
     for &on_lane in driver.turns() {
-        let mut program = hosts.plain(on_lane, &["server", &address, &PORT.to_string()])?;
+        let mut program = hosts.run("plain", on_lane, &["server", &address, &PORT.to_string()])?;
         program.wait_for("ready", TIMEOUT)?;
         let open = hosts.pair.b.within(|| lane::exercise(&address))??;
         hosts.pair.b.within(|| lane::connected(&address)?.send(b"end").context("cannot send"))??;
@@ -140,6 +142,13 @@ fn server_by(driver: Driver) -> Result<()> {
     ensure!(received > 1000 && sent > 1000, "the lane has had {received} and {sent}");
     hosts.service.kill();
     Ok(())
+}
+
+/// Echoes on host b, at port [`PORT`].
+pub(super) fn peer(pair: &LabPair, address: &str) -> Result<Process> {
+    let mut server = pair.b.spawn(&["python3", "-c", ECHO, address, &PORT.to_string()])?;
+    server.wait_for("ready", TIMEOUT)?;
+    Ok(server)
 }
 
 /// Echoes datagrams and streams at an address and port.
@@ -156,6 +165,9 @@ def datagrams():
 def stream(peer):
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while data := peer.recv(65536):
+        if data == b"reset":
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            break
         peer.sendall(data)
     peer.close()
 threading.Thread(target=datagrams, daemon=True).start()

@@ -110,7 +110,7 @@ fn said(ended: &Ended, arguments: &[&str], status: i32, words: &str) -> Result<(
 /// sentence. A program runs all the same, unless that is not wanted.
 pub(super) fn bad_input() -> Result<()> {
     let hosts = Hosts::new()?;
-    let plain = windows_path(&lab_programs::plain()?);
+    let plain = windows_path(&lab_programs::program("plain")?);
     hosts.fails(&["stat"], 1, "no service answers at \\\\.\\pipe\\tickwire: start it with `tickwire service`")?;
     hosts.fails(&["run", "--require", &plain], UNAVAILABLE, "was not started: no service answers at")?;
     // The plain program ends with 2 without arguments.
@@ -173,7 +173,7 @@ pub(super) fn accelerated() -> Result<()> {
     let peer = hosts.pair.b_v4();
     let echo = hosts.pair.b.spawn(&["python3", "-c", plain::ECHO, &peer, &PORT.to_string()])?;
     tools::until("the peer listens", TIMEOUT, || echo.stdout().contains("ready"))?;
-    let program = windows_path(&lab_programs::plain()?);
+    let program = windows_path(&lab_programs::program("plain")?);
     let (port, count) = (PORT.to_string(), COUNT.to_string());
     let client = ["run", "--require", "--", &program, "client", &peer, &port, &count];
     let mut client = hosts.spawn(&client)?;

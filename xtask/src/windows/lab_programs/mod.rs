@@ -12,24 +12,30 @@ fn folder() -> Result<PathBuf> {
     Ok(workspace::target()?.join("lab-programs"))
 }
 
-/// A plain program of Winsock.
-pub(super) fn plain() -> Result<PathBuf> {
-    Ok(folder()?.join("plain.exe"))
+/// The programs, and the libraries of Windows that each needs beside `ws2_32`.
+const PROGRAMS: [(&str, &[&str]); 2] = [("plain", &[]), ("overlapped", &["-lmswsock"])];
+
+/// A program.
+pub(super) fn program(name: &str) -> Result<PathBuf> {
+    Ok(folder()?.join(name).with_extension("exe"))
 }
 
 /// A program that reads the clock.
 pub(super) fn clock() -> Result<PathBuf> {
-    Ok(folder()?.join("clock.exe"))
+    program("clock")
 }
 
-/// Builds the plain program.
+/// Builds the programs of sockets.
 pub(super) fn build() -> Result<()> {
-    workspace::run(compile("plain.c", &plain()?)?.arg("-lws2_32"))
+    for (name, libraries) in PROGRAMS {
+        workspace::run(compile(name)?.arg("-lws2_32").args(libraries))?;
+    }
+    Ok(())
 }
 
 /// Builds the program that reads the clock; the library comes beside it.
 pub(super) fn build_clock(library: &Path) -> Result<()> {
-    let mut compile = compile("clock.c", &clock()?)?;
+    let mut compile = compile("clock")?;
     let beside = folder()?.join("tickclock.dll");
     fs::copy(library, &beside).with_context(|| format!("cannot copy {}", library.display()))?;
     let include = workspace::root().join("crates/tickclock/include");
@@ -37,11 +43,12 @@ pub(super) fn build_clock(library: &Path) -> Result<()> {
 }
 
 /// The compiler for a program, without its libraries.
-fn compile(source: &str, program: &Path) -> Result<Command> {
+fn compile(name: &str) -> Result<Command> {
     let folder = folder()?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let source = workspace::root().join("xtask/src/windows/lab_programs").join(source);
+    let source = workspace::root().join("xtask/src/windows/lab_programs").join(name).with_extension("c");
     let mut compile = Command::new(CC);
-    compile.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(source);
+    compile.args(["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Werror"]);
+    compile.args(["-D_WIN32_WINNT=0x0600", "-o"]).arg(program(name)?).arg(source);
     Ok(compile)
 }

@@ -218,6 +218,27 @@ static void refused(void)
 	printf("refused\n");
 }
 
+/* The peer resets the connection. Windows says so at each call; Wine's own sockets may not. */
+static void reset(void)
+{
+	SOCKET s = connected(SOCK_STREAM);
+	int is_repeated = 1;
+	char byte;
+
+	if (send(s, "reset", 5, 0) != 5)
+		fail("send to a peer that resets");
+	for (int i = 0; i < 2; i++) {
+		int count = recv(s, &byte, 1, 0);
+
+		if (count > 0)
+			fail("recv of a connection that was reset");
+		is_repeated &= count < 0 && WSAGetLastError() == WSAECONNRESET;
+	}
+	if (is_repeated)
+		printf("a reset is repeated\n");
+	closesocket(s);
+}
+
 /* What comes by the loopback is the kernel's, also for sockets that a lane has. */
 static void both_halves(void)
 {
@@ -336,6 +357,7 @@ int main(int count, char **arguments)
 		measure("tcp", SOCK_STREAM, atoi(arguments[4]));
 		stream();
 		refused();
+		reset();
 		both_halves();
 	}
 	if (!strcmp(arguments[1], "select")) {
