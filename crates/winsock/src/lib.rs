@@ -6,6 +6,7 @@
 //! | `dll_main` | what Windows calls when the library is loaded |
 //! | `api` | the functions that programs call in place of Winsock's |
 //! | `socket` | what calls on a socket do |
+//! | `notice` | readiness, and the record of network events |
 //! | `lane` | the lane of this process: the stack, what drives it, the service |
 //! | `request` | overlapped requests, completion ports |
 //! | `table` | which handles are sockets of IP |
@@ -31,6 +32,7 @@ mod extensions;
 pub mod hook;
 mod lane;
 mod names;
+mod notice;
 mod own_request;
 mod real;
 mod request;

@@ -9,6 +9,7 @@ use std::os::windows::io::{AsRawHandle, BorrowedHandle};
 use std::ptr::null_mut;
 use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_windows_abi::sockaddr;
+use windows_sys::Win32::Foundation::{HANDLE, HWND};
 use windows_sys::Win32::Networking::WinSock::{
     FD_ACCEPT, FD_READ, FIONBIO, INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, MSG_PEEK, SOCK_DGRAM, SOCK_STREAM,
     SOCKADDR_INET, TIMEVAL, WSA_IO_PENDING,
@@ -90,12 +91,35 @@ pub(crate) fn signal_arrivals(handle: Handle, event: BorrowedHandle<'_>) {
 /// Takes back [`signal_arrivals`]: for a socket that becomes the kernel's, or that a listener has
 /// accepted, which inherits it.
 pub(crate) fn signal_no_more(handle: Handle, is_nonblocking: bool) {
-    let mut is_nonblocking = u32::from(is_nonblocking);
-    // SAFETY: no event; room for a truth value.
+    ask_for_no_events(handle);
+    set_nonblocking(handle, is_nonblocking);
+}
+
+/// Has the kernel tell of these events: an event object, or a window by a message. From then on the
+/// socket does not block.
+pub(crate) fn ask_for_events(handle: Handle, (event, window, message): (HANDLE, HWND, u32), events: u32) {
+    let events = events.cast_signed();
+    // SAFETY: no memory is passed; handles that are open during the call.
     unsafe {
-        winsock::WSA_EVENT_SELECT.get()(handle, 0, 0);
-        winsock::IOCTL_SOCKET.get()(handle, FIONBIO, &raw mut is_nonblocking);
+        if window.is_null() {
+            winsock::WSA_EVENT_SELECT.get()(handle, event as isize, events);
+        } else {
+            winsock::WSA_ASYNC_SELECT.get()(handle, window, message, events);
+        }
     }
+}
+
+/// Has the kernel tell of no events.
+pub(crate) fn ask_for_no_events(handle: Handle) {
+    // SAFETY: no memory is passed.
+    unsafe { winsock::WSA_EVENT_SELECT.get()(handle, 0, 0) };
+}
+
+/// Has the kernel's socket block, or not. It must not block while it tells of events.
+pub(crate) fn set_nonblocking(handle: Handle, is_nonblocking: bool) {
+    let mut argument = u32::from(is_nonblocking);
+    // SAFETY: room for the argument.
+    unsafe { winsock::IOCTL_SOCKET.get()(handle, FIONBIO, &raw mut argument) };
 }
 
 /// Whether the kernel has something to read for a socket, or a connection to accept.

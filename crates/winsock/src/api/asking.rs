@@ -77,6 +77,9 @@ pub(super) unsafe extern "system" fn get_sock_opt(
             State::Listener { .. } => None,
             State::Idle | State::Kernel { .. } => return Ok(None),
         };
+        if let Some(error) = pending {
+            known.note_failure(error.into());
+        }
         let number = pending.map_or(0, |error| WinsockError::from(error).0);
         // SAFETY: the caller's arguments.
         unsafe {

@@ -45,7 +45,7 @@ pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, 
     }
     if command == FIONBIO && !argument.is_null() {
         // SAFETY: the caller's argument.
-        let ours = || Ok(set_nonblocking(socket, unsafe { argument.read() } != 0).then_some(0));
+        let ours = || change_blocking(socket, unsafe { argument.read() } != 0);
         // SAFETY: the caller's arguments, unchanged.
         return call(SOCKET_ERROR, ours, || unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) });
     }
@@ -53,13 +53,10 @@ pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, 
     unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) }
 }
 
-/// Notes whether calls on a socket wait. Returns whether that is all: the kernel's socket of one on
-/// the lane has a mode of its own.
-fn set_nonblocking(socket: SOCKET, is_nonblocking: bool) -> bool {
-    table::get(socket).is_some_and(|known| {
-        known.set_nonblocking(is_nonblocking);
-        known.on_lane().is_some()
-    })
+/// `FIONBIO`.
+fn change_blocking(socket: SOCKET, is_nonblocking: bool) -> Result<Option<i32>, WinsockError> {
+    let Some(known) = table::get(socket) else { return Ok(None) };
+    Ok(known.change_blocking(is_nonblocking)?.ours().map(|()| 0))
 }
 
 pub(super) unsafe extern "system" fn wsa_ioctl(
@@ -77,7 +74,7 @@ pub(super) unsafe extern "system" fn wsa_ioctl(
         if code.cast_signed() == FIONBIO && input_len >= 4 && !input.is_null() {
             // SAFETY: the caller's argument.
             let is_nonblocking = unsafe { input.cast::<u32>().read_unaligned() } != 0;
-            return Ok(set_nonblocking(socket, is_nonblocking).then_some(0));
+            return change_blocking(socket, is_nonblocking);
         }
         if code.cast_signed() != FIONREAD || output.is_null() || output_len < 4 || !overlapped.is_null() {
             return Ok(None);

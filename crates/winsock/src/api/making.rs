@@ -1,13 +1,12 @@
 //! Making, opening and closing sockets.
 
 use super::call;
-use crate::hook::boundary::{WinsockError, caught};
+use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
-use crate::lane::lane_if_begun;
 use crate::names::{endpoint, put};
-use crate::real;
+use crate::notice::record;
 use crate::real::Kind;
-use crate::socket::Socket;
+use crate::socket::{Handled, Socket};
 use crate::table;
 use tickwire_lane::control::Reason;
 use tickwire_stack::tcp::Shutdown;
@@ -119,15 +118,17 @@ pub(super) unsafe extern "system" fn accept(socket: SOCKET, name: *mut SOCKADDR,
     )
 }
 
-/// A connection that the kernel has accepted for its half of a listener is an ordinary one.
-pub(super) fn of_kernel(listener: SOCKET, made: SOCKET) -> SOCKET {
-    if made != INVALID_SOCKET
-        && let Some(known) = table::get(listener)
-        && lane_if_begun().is_some_and(|lane| lane.is_kernel_half_watched(listener))
-    {
-        caught((), || real::signal_no_more(made, known.is_nonblocking()));
-    }
-    made
+/// A connection that the kernel has accepted, for a listener of which the lane has a half, perhaps.
+pub(super) fn of_kernel(listener: SOCKET, accepted: SOCKET) -> SOCKET {
+    let after = || {
+        let Some(known) = table::get(listener).filter(|known| known.has_kernel_half()) else { return };
+        if accepted != INVALID_SOCKET {
+            known.hand_on_by_kernel(accepted);
+        }
+        known.enable_events(record::ACCEPT);
+    };
+    boundary::caught((), after);
+    accepted
 }
 
 /// # Safety
@@ -143,9 +144,14 @@ pub(super) unsafe fn accept_ours(
     if !has_room && known.on_lane().is_some() {
         return Err(WinsockError::FAULT);
     }
-    let Some((made, remote)) = known.accept()?.ours() else { return Ok(None) };
+    let accepted = known.accept();
+    if !matches!(accepted, Ok(Handled::Kernel)) {
+        known.enable_events(record::ACCEPT);
+    }
+    let Some((made, remote)) = accepted?.ours() else { return Ok(None) };
     let handle = made.handle;
     table::insert(handle, made);
+    table::get(handle).iter().for_each(|made| known.hand_on(made));
     // SAFETY: as the caller promises.
     unsafe { put((known.family, remote), name, len) }?;
     Ok(Some(handle))

@@ -12,6 +12,7 @@
 //! | `asking` | names, options |
 //! | `ioctl` | `WSAIoctl`, `ioctlsocket` |
 //! | `waiting` | `select`, `WSAPoll` |
+//! | `noticing` | `WSAEventSelect`, `WSAEnumNetworkEvents`, `WSAAsyncSelect` |
 //! | `process_end` | what was sent before the process ends |
 
 mod accepting;
@@ -19,6 +20,7 @@ mod asking;
 mod ioctl;
 mod making;
 mod moving;
+mod noticing;
 mod overlapped;
 mod ports;
 mod process_end;
@@ -78,8 +80,9 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&winsock::SET_SOCK_OPT, asking::set_sock_opt),
     Hook::new(&winsock::SELECT, waiting::select),
     Hook::new(&winsock::WSA_POLL, waiting::wsa_poll),
-    Hook::new(&winsock::WSA_EVENT_SELECT, waiting::wsa_event_select),
-    Hook::new(&winsock::WSA_ASYNC_SELECT, waiting::wsa_async_select),
+    Hook::new(&winsock::WSA_EVENT_SELECT, noticing::wsa_event_select),
+    Hook::new(&winsock::WSA_ENUM_NETWORK_EVENTS, noticing::wsa_enum_network_events),
+    Hook::new(&winsock::WSA_ASYNC_SELECT, noticing::wsa_async_select),
     Hook::if_present(&extensions::EXPORTED_ACCEPT_EX, accepting::accept_ex),
     Hook::if_present(&extensions::EXPORTED_GET_ACCEPT_EX_SOCKADDRS, accepting::get_accept_ex_sockaddrs),
     Hook::if_present(&extensions::EXPORTED_TRANSMIT_FILE, transmitting::transmit_file),

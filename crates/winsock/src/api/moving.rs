@@ -1,13 +1,14 @@
 //! Sending and receiving.
 
 use super::call;
-use crate::hook::boundary::WinsockError;
+use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
+use crate::notice::record;
 use crate::socket::{ReceiveFlags, Received};
 use crate::table;
 use std::ptr::{null, null_mut};
-use windows_sys::Win32::Networking::WinSock::{MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
+use windows_sys::Win32::Networking::WinSock::{MSG_OOB, MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
 
 /// A program's bytes. Lengths below zero are invalid.
 ///
@@ -39,14 +40,14 @@ pub(super) unsafe fn buffer<'a>(data: *mut u8, len: impl TryInto<usize>) -> Resu
 
 /// What a program asks for when it receives.
 pub(super) const fn receive_flags(flags: i32) -> ReceiveFlags {
-    ReceiveFlags { is_peek: flags & MSG_PEEK != 0, is_all: flags & MSG_WAITALL != 0 }
+    ReceiveFlags { is_peek: flags & MSG_PEEK != 0, is_all: flags & MSG_WAITALL != 0, is_urgent: flags & MSG_OOB != 0 }
 }
 
 pub(super) unsafe extern "system" fn send(socket: SOCKET, data: *const u8, len: i32, flags: i32) -> i32 {
     // SAFETY: the caller's arguments; no name.
     call(
         SOCKET_ERROR,
-        || unsafe { send_ours(socket, data, len, null(), 0) },
+        || unsafe { send_ours(socket, data, len, flags, null(), 0) },
         || unsafe { winsock::SEND.get()(socket, data, len, flags) },
     )
 }
@@ -62,7 +63,7 @@ pub(super) unsafe extern "system" fn send_to(
     // SAFETY: the caller's arguments.
     call(
         SOCKET_ERROR,
-        || unsafe { send_ours(socket, data, len, name, name_len) },
+        || unsafe { send_ours(socket, data, len, flags, name, name_len) },
         || unsafe { winsock::SEND_TO.get()(socket, data, len, flags, name, name_len) },
     )
 }
@@ -73,13 +74,15 @@ unsafe fn send_ours(
     socket: SOCKET,
     data: *const u8,
     len: i32,
+    flags: i32,
     name: *const SOCKADDR,
     name_len: i32,
 ) -> Result<Option<i32>, WinsockError> {
     let Some(known) = table::get(socket) else { return Ok(None) };
     // SAFETY: as the caller promises.
     let (data, to) = unsafe { (bytes(data, len)?, endpoint(name, name_len)) };
-    Ok(known.send(data, to)?.ours().map(|sent| sent as i32))
+    let sent = if flags & MSG_OOB != 0 { known.send_urgent(data) } else { known.send(data, to) };
+    Ok(sent?.ours().map(|sent| sent as i32))
 }
 
 pub(super) unsafe extern "system" fn recv(socket: SOCKET, data: *mut u8, len: i32, flags: i32) -> i32 {
@@ -87,7 +90,7 @@ pub(super) unsafe extern "system" fn recv(socket: SOCKET, data: *mut u8, len: i3
     call(
         SOCKET_ERROR,
         || unsafe { receive_ours(socket, data, len, flags, null_mut(), null_mut()) },
-        || unsafe { winsock::RECV.get()(socket, data, len, flags) },
+        || of_kernel(socket, unsafe { winsock::RECV.get()(socket, data, len, flags) }),
     )
 }
 
@@ -103,8 +106,19 @@ pub(super) unsafe extern "system" fn recv_from(
     call(
         SOCKET_ERROR,
         || unsafe { receive_ours(socket, data, len, flags, name, name_len) },
-        || unsafe { winsock::RECV_FROM.get()(socket, data, len, flags, name, name_len) },
+        || of_kernel(socket, unsafe { winsock::RECV_FROM.get()(socket, data, len, flags, name, name_len) }),
     )
+}
+
+/// The result of a call by which the kernel has received, perhaps for its half of a socket of the
+/// lane.
+pub(super) fn of_kernel(socket: SOCKET, result: i32) -> i32 {
+    let after = || {
+        let known = table::get(socket).filter(|known| known.has_kernel_half());
+        known.iter().for_each(|known| known.enable_events(record::READ));
+    };
+    boundary::caught((), after);
+    result
 }
 
 /// # Safety

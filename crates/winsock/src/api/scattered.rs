@@ -2,7 +2,7 @@
 //! overlapped.
 
 use super::call;
-use super::moving::{buffer, bytes, receive_flags};
+use super::moving::{buffer, bytes, of_kernel, receive_flags};
 use super::overlapped::{AtOnce, begin};
 use crate::extensions::WSA_RECV_MSG;
 use crate::hook::boundary::WinsockError;
@@ -216,9 +216,8 @@ pub(super) unsafe extern "system" fn wsa_recv(
         receive_ours(socket, (list, count), (received, flags), (null_mut(), null_mut()), (overlapped, routine))
     };
     // SAFETY: the caller's arguments, unchanged.
-    call(SOCKET_ERROR, ours, || unsafe {
-        winsock::WSA_RECV.get()(socket, list, count, received, flags, overlapped, routine)
-    })
+    let original = || unsafe { winsock::WSA_RECV.get()(socket, list, count, received, flags, overlapped, routine) };
+    call(SOCKET_ERROR, ours, || of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_recv_from(
@@ -236,9 +235,10 @@ pub(super) unsafe extern "system" fn wsa_recv_from(
     let ours =
         || unsafe { receive_ours(socket, (list, count), (received, flags), (name, name_len), (overlapped, routine)) };
     // SAFETY: the caller's arguments, unchanged.
-    call(SOCKET_ERROR, ours, || unsafe {
+    let original = || unsafe {
         winsock::WSA_RECV_FROM.get()(socket, list, count, received, flags, name, name_len, overlapped, routine)
-    })
+    };
+    call(SOCKET_ERROR, ours, || of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_connect(
@@ -277,11 +277,9 @@ pub(super) unsafe extern "system" fn wsa_accept(
         None => Ok(None),
     };
     let failed = windows_sys::Win32::Networking::WinSock::INVALID_SOCKET;
-    call(failed, accept, || {
-        // SAFETY: the caller's arguments, unchanged.
-        let made = unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) };
-        super::making::of_kernel(socket, made)
-    })
+    // SAFETY: the caller's arguments, unchanged.
+    let original = || unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) };
+    call(failed, accept, || super::making::of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_send_msg(

@@ -3,24 +3,19 @@
 use super::call;
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
+use crate::lane::{Access, lane};
+use crate::notice::Condition;
 use crate::socket::Socket;
-use crate::socket::readiness::{readiness, wait_until_ready};
+use crate::socket::readiness::{KernelPart, wait_until_ready};
 use crate::table;
 use std::ptr::{addr_of_mut, null_mut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tickwire_stack::{Ready, SocketId};
-use windows_sys::Win32::Foundation::HWND;
-use windows_sys::Win32::Networking::WinSock::{
-    FD_SET, POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SOCKET, SOCKET_ERROR, TIMEVAL, WSAEVENT, WSAPOLLFD,
-};
+use tickwire_stack::SocketId;
+use windows_sys::Win32::Networking::WinSock::{FD_SET, SOCKET, SOCKET_ERROR, TIMEVAL, WSAPOLLFD};
 
 /// The most sockets in a set or list: more than any program has.
 const MOST: usize = 1 << 16;
-
-const READ: Ready = Ready(Ready::IN.0 | Ready::RDHUP.0 | Ready::HUP.0);
-const WRITE: Ready = Ready::OUT;
-const EXCEPT: Ready = Ready(Ready::ERR.0 | Ready::PRI.0);
 
 /// The sockets of these handles that are on the lane, by their places.
 fn on_lane(handles: &[SOCKET]) -> Vec<OnLane> {
@@ -40,23 +35,38 @@ struct OnLane {
     socket: Arc<Socket>,
 }
 
-/// What programs are told of these sockets.
-fn shown(sockets: &[OnLane]) -> Vec<Ready> {
-    let ids: Vec<SocketId> = sockets.iter().map(|own| own.id).collect();
-    sockets.iter().zip(readiness(&ids)).map(|(own, ready)| own.socket.shown(ready)).collect()
+impl OnLane {
+    /// It, if the kernel has a half.
+    fn kernel_half(&self) -> Option<Arc<Socket>> {
+        self.socket.has_kernel_half().then(|| Arc::clone(&self.socket))
+    }
+
+    /// What is the case at it now.
+    fn condition(&self, access: &mut Access<'_>) -> Condition {
+        self.socket.condition(access, self.id)
+    }
+}
+
+/// What is the case at these sockets now.
+fn conditions<'s>(sockets: impl IntoIterator<Item = &'s OnLane>) -> Vec<Condition> {
+    let sockets = sockets.into_iter();
+    match lane() {
+        Ok(lane) if !lane.is_lost() => lane.enter(|access| sockets.map(|own| own.condition(access)).collect()),
+        _ => sockets.map(|own| own.socket.condition_if_lost(own.id)).collect(),
+    }
 }
 
 /// A set of sockets, as a program has it.
 struct Set {
     at: *mut FD_SET,
     sockets: Vec<SOCKET>,
-    wanted: Ready,
+    wanted: Condition,
 }
 
 impl Set {
     /// # Safety
     /// `at` is null, or a set of as many sockets as it says.
-    unsafe fn read(at: *mut FD_SET, wanted: Ready) -> Result<Self, WinsockError> {
+    unsafe fn read(at: *mut FD_SET, wanted: Condition) -> Result<Self, WinsockError> {
         if at.is_null() {
             return Ok(Self { at, sockets: Vec::new(), wanted });
         }
@@ -131,16 +141,19 @@ unsafe fn select_ours(
     timeout: *const TIMEVAL,
 ) -> Result<Option<i32>, WinsockError> {
     // SAFETY: as the caller promises.
-    let sets = unsafe { [Set::read(read, READ)?, Set::read(write, WRITE)?, Set::read(except, EXCEPT)?] };
+    let sets = unsafe {
+        [
+            Set::read(read, Condition::SELECT_READ)?,
+            Set::read(write, Condition::SELECT_WRITE)?,
+            Set::read(except, Condition::SELECT_EXCEPT)?,
+        ]
+    };
     let ours: Vec<Vec<OnLane>> = sets.iter().map(|set| on_lane(&set.sockets)).collect();
     if ours.iter().all(Vec::is_empty) {
         return Ok(None);
     }
     // SAFETY: as the caller promises.
-    let until = unsafe { timeout.as_ref() }.map(|time| {
-        let (seconds, micros) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_usec).unwrap_or(0));
-        Instant::now() + Duration::from_secs(seconds) + Duration::from_micros(micros)
-    });
+    let until = unsafe { timeout.as_ref() }.map(until).transpose()?;
     let is_ours =
         |set: usize, place: usize| ours[set].iter().any(|own| own.place == place && !own.socket.has_kernel_half());
     let of_kernel: Vec<Vec<SOCKET>> = sets
@@ -151,9 +164,13 @@ unsafe fn select_ours(
             others.map(|(_, socket)| *socket).collect()
         })
         .collect();
-    let has_kernel = of_kernel.iter().any(|sockets| !sockets.is_empty());
-    let wanted: Vec<(SocketId, Ready)> =
-        sets.iter().zip(&ours).flat_map(|(set, ours)| ours.iter().map(|own| (own.id, set.wanted))).collect();
+    let halves: Vec<Arc<Socket>> = ours.iter().flatten().filter_map(OnLane::kernel_half).collect();
+    let has_others = of_kernel.iter().flatten().any(|socket| halves.iter().all(|half| half.handle != *socket));
+    let kernel = KernelPart::new(halves, has_others);
+    let is_ready = |access: &mut Access<'_>| {
+        let mut all = sets.iter().zip(&ours).flat_map(|(set, ours)| ours.iter().map(|own| (own, set.wanted)));
+        all.any(|(own, wanted)| own.condition(access).has(wanted))
+    };
     let mut kernel_ready: [Vec<SOCKET>; 3] = Default::default();
     let mut kernel_error = None;
     let mut ask_kernel = || match ask_kernel(&of_kernel) {
@@ -166,15 +183,19 @@ unsafe fn select_ours(
             true
         }
     };
-    wait_until_ready(&wanted, has_kernel.then_some(&mut ask_kernel), until);
+    wait_until_ready(is_ready, (kernel.as_ref(), &mut ask_kernel), until);
     if let Some(error) = kernel_error {
         return Err(error);
     }
+    let found: Vec<Vec<Condition>> = ours.iter().map(conditions).collect();
+    if found.iter().flatten().any(|condition| condition.has(Condition::CLOSED)) {
+        return Err(WinsockError::NOT_A_SOCKET);
+    }
     let mut count = 0;
-    for ((set, ours), mut ready) in sets.iter().zip(&ours).zip(kernel_ready) {
-        for (own, found) in ours.iter().zip(shown(ours)) {
+    for (((set, ours), found), mut ready) in sets.iter().zip(&ours).zip(found).zip(kernel_ready) {
+        for (own, found) in ours.iter().zip(found) {
             let socket = set.sockets[own.place];
-            if found.0 & set.wanted.0 != 0 && !ready.contains(&socket) {
+            if found.has(set.wanted) && !ready.contains(&socket) {
                 ready.push(socket);
             }
         }
@@ -183,6 +204,14 @@ unsafe fn select_ours(
         unsafe { set.write(&ready) };
     }
     Ok(Some(count as i32))
+}
+
+/// The time at which a wait ends.
+fn until(time: &TIMEVAL) -> Result<Instant, WinsockError> {
+    match (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) {
+        (Ok(seconds), Ok(micros)) => Ok(Instant::now() + Duration::from_secs(seconds) + Duration::from_micros(micros)),
+        _ => Err(WinsockError::INVALID),
+    }
 }
 
 /// Which of the kernel's sockets are ready now.
@@ -223,10 +252,16 @@ unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Res
         return Ok(None);
     }
     let until = u64::try_from(timeout_ms).ok().map(|time_ms| Instant::now() + Duration::from_millis(time_ms));
-    let wanted: Vec<(SocketId, Ready)> = ours.iter().map(|own| (own.id, wanted(list[own.place].events))).collect();
+    let events: Vec<i16> = ours.iter().map(|own| list[own.place].events).collect();
+    let is_ready = |access: &mut Access<'_>| {
+        let mut all = ours.iter().zip(&events);
+        all.any(|(own, events)| own.condition(access).polled(*events) != 0)
+    };
     // Those of which the kernel has a part, or all; and where they are in the program's list.
     let is_only_ours = |place: usize| ours.iter().any(|own| own.place == place && !own.socket.has_kernel_half());
-    let places: Vec<usize> = (0..count).filter(|place| !is_only_ours(*place)).collect();
+    // Entries below zero are left out by the program.
+    let is_left_out = |place: &usize| handles[*place].cast_signed() < 0;
+    let places: Vec<usize> = (0..count).filter(|place| !is_only_ours(*place) && !is_left_out(place)).collect();
     let mut others: Vec<WSAPOLLFD> = places.iter().map(|place| list[*place]).collect();
     let mut is_failed = false;
     let mut ask_kernel = || {
@@ -235,61 +270,19 @@ unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Res
         is_failed = ready == SOCKET_ERROR;
         ready != 0
     };
-    let has_kernel = !places.is_empty();
-    wait_until_ready(&wanted, has_kernel.then_some(&mut ask_kernel), until);
+    let halves: Vec<Arc<Socket>> = ours.iter().filter_map(OnLane::kernel_half).collect();
+    let has_others = places.iter().any(|place| halves.iter().all(|half| half.handle != handles[*place]));
+    let kernel = KernelPart::new(halves, has_others);
+    wait_until_ready(is_ready, (kernel.as_ref(), &mut ask_kernel), until);
     if is_failed {
         return Err(crate::real::last());
     }
     let kernels: Vec<i16> = others.iter().map(|other| other.revents).collect();
     list.iter_mut().for_each(|entry| entry.revents = 0);
     places.iter().zip(kernels).for_each(|(place, revents)| list[*place].revents = revents);
-    for (own, ready) in ours.iter().zip(shown(&ours)) {
+    for (own, found) in ours.iter().zip(conditions(&ours)) {
         let entry = &mut list[own.place];
-        entry.revents |= found(ready) & (entry.events | POLLERR | POLLHUP);
+        entry.revents |= found.polled(entry.events);
     }
     Ok(Some(list.iter().filter(|entry| entry.revents != 0).count() as i32))
-}
-
-/// A program asks to be told of events: that is the kernel's part, and so is the socket, if it is
-/// not on the lane yet.
-fn refuse_events(socket: SOCKET) -> Result<Option<i32>, WinsockError> {
-    match table::get(socket) {
-        Some(known) => known.refuse_overlapped().map(|()| None),
-        None => Ok(None),
-    }
-}
-
-pub(super) unsafe extern "system" fn wsa_event_select(socket: SOCKET, event: WSAEVENT, events: i32) -> i32 {
-    // SAFETY: the caller's arguments, unchanged.
-    call(SOCKET_ERROR, || refuse_events(socket), || unsafe { winsock::WSA_EVENT_SELECT.get()(socket, event, events) })
-}
-
-pub(super) unsafe extern "system" fn wsa_async_select(socket: SOCKET, window: HWND, message: u32, events: i32) -> i32 {
-    // SAFETY: the caller's arguments, unchanged.
-    call(
-        SOCKET_ERROR,
-        || refuse_events(socket),
-        || unsafe { winsock::WSA_ASYNC_SELECT.get()(socket, window, message, events) },
-    )
-}
-
-/// The bits of the stack for which a program waits.
-fn wanted(events: i16) -> Ready {
-    let mut wanted = Ready(Ready::ERR.0 | Ready::HUP.0);
-    if events & POLLRDNORM != 0 {
-        wanted |= READ;
-    }
-    if events & POLLWRNORM != 0 {
-        wanted |= WRITE;
-    }
-    wanted
-}
-
-/// The bits of the program.
-fn found(ready: Ready) -> i16 {
-    let has = |bits: Ready, event: i16| if ready.0 & bits.0 != 0 { event } else { 0 };
-    has(Ready(Ready::IN.0 | Ready::RDHUP.0), POLLRDNORM)
-        | has(Ready::OUT, POLLWRNORM)
-        | has(Ready::ERR, POLLERR)
-        | has(Ready::HUP, POLLHUP)
 }

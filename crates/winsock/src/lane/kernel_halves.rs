@@ -45,11 +45,6 @@ impl Lane {
         }
     }
 
-    /// Whether what the kernel has for its half of a socket is delivered.
-    pub(crate) fn is_kernel_half_watched(&self, handle: Handle) -> bool {
-        self.kernel_halves.lock().contains(&handle)
-    }
-
     /// The socket is being closed, or becomes the kernel's. Returns whether it was watched.
     pub(crate) fn forget_kernel_half(&self, handle: Handle) -> bool {
         self.kernel_halves.lock().remove(&handle)

@@ -34,7 +34,7 @@ impl Socket {
         self.shutdown(Shutdown::Both)?;
         if again && let Some(closing) = self.close() {
             self.is_established.store(false, Relaxed);
-            self.error.store(0, Relaxed);
+            self.failure.store(0, Relaxed);
             closing.go_on(None);
         }
         Ok(())
@@ -64,10 +64,11 @@ impl Socket {
                 Closing::Listener { claim, port }.go_on(None);
             }
         }
+        self.has_kernel_half.store(false, Relaxed);
         if lane_if_begun().is_some_and(|lane| lane.forget_kernel_half(self.handle)) {
             real::signal_no_more(self.handle, self.is_nonblocking());
         }
-        *state = State::Kernel { row: kernel_row::show(self, reason) };
+        self.leave(&mut state, reason);
         true
     }
 
@@ -78,10 +79,13 @@ impl Socket {
         let before = std::mem::replace(&mut *self.lock(), State::Idle);
         // Those that have been begun in the meantime.
         self.cancel(|_| true);
+        // From now on the program is told of nothing, also if another thread is about to do so.
+        self.notices.ask(None, 0);
         if let State::Kernel { row: Some(row) } = before {
             kernel_row::hide(row);
         }
         let lane = lane_if_begun()?;
+        self.has_kernel_half.store(false, Relaxed);
         lane.forget_kernel_half(self.handle);
         let closing = match before {
             State::Idle | State::Kernel { .. } => None,

@@ -5,7 +5,7 @@ use tickwire_stack::StackError;
 use tickwire_windows_abi::error;
 use windows_sys::Win32::Networking::WinSock::{
     WSAEALREADY, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEINVAL, WSAEISCONN, WSAEMSGSIZE, WSAENETDOWN,
-    WSAENOTCONN, WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK,
+    WSAENOTCONN, WSAENOTSOCK, WSAEOPNOTSUPP, WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK,
 };
 
 impl WinsockError {
@@ -31,6 +31,10 @@ impl WinsockError {
     pub(crate) const ABORTED: Self = Self(WSAECONNABORTED);
     /// The program has shut that direction.
     pub(crate) const SHUT: Self = Self(WSAESHUTDOWN);
+    /// The handle is no socket's any more.
+    pub(crate) const NOT_A_SOCKET: Self = Self(WSAENOTSOCK);
+    /// Sockets of this kind do not know the call.
+    pub(crate) const NOT_SUPPORTED: Self = Self(WSAEOPNOTSUPP);
     /// The lane is lost.
     pub(crate) const NETWORK_DOWN: Self = Self(WSAENETDOWN);
 }

@@ -11,7 +11,7 @@ pub(crate) fn happened(what: Happened) {
         Happened::InStack(handle) => table::get(handle).iter().for_each(|socket| socket.look_again()),
         Happened::InKernel(handle) => {
             if let Some(socket) = table::get(handle) {
-                socket.kernel_may_have.store(true, Relaxed);
+                socket.kernel_told.fetch_add(1, Relaxed);
                 if let Some(lane) = lane_if_begun() {
                     lane.wake_all();
                 }
@@ -23,13 +23,25 @@ pub(crate) fn happened(what: Happened) {
 }
 
 impl Socket {
+    /// Goes on with what waits for the socket.
     fn look_again(&self) {
         self.advance();
+        self.look_for_notices();
     }
 
     /// Whether the kernel may have something for its half of the socket.
     pub(crate) fn kernel_may_have(&self) -> bool {
-        self.has_kernel_half() && self.kernel_may_have.load(Relaxed)
+        self.has_kernel_half() && self.kernel_told.load(Relaxed) != self.kernel_heard.load(Relaxed)
+    }
+
+    /// How often the kernel has told.
+    pub(super) fn kernel_told(&self) -> u32 {
+        self.kernel_told.load(Relaxed)
+    }
+
+    /// The kernel, having told so often, has nothing.
+    pub(super) fn kernel_has_nothing(&self, told: u32) {
+        self.kernel_heard.store(told, Relaxed);
     }
 
     /// Asks the kernel for what it has for its half of the socket. `None` if it has nothing; then it
@@ -42,13 +54,13 @@ impl Socket {
             return None;
         }
         // Before it is asked: what it tells meanwhile counts.
-        self.kernel_may_have.store(false, Relaxed);
+        let told = self.kernel_told();
         match ask() {
-            Err(WinsockError::WOULD_BLOCK) => None,
-            result => {
-                self.kernel_may_have.store(true, Relaxed);
-                Some(result)
+            Err(WinsockError::WOULD_BLOCK) => {
+                self.kernel_has_nothing(told);
+                None
             }
+            result => Some(result),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `opening` | bind, listen, accept, connect: how a socket comes to the lane |
 //! | `transfer` | sending and receiving |
 //! | `events` | what happens while no thread waits |
+//! | `noticing` | what is the case at a socket, and telling the program of it |
 //! | `kernel_row` | sockets that stay on the kernel are shown |
 //! | `options` | the options of a socket |
 //! | `readiness` | which sockets are ready |
@@ -16,6 +17,7 @@ mod closing;
 mod error;
 pub(crate) mod events;
 mod kernel_row;
+mod noticing;
 mod opening;
 mod options;
 pub(crate) mod readiness;
@@ -26,6 +28,7 @@ pub(crate) use transfer::{ReceiveFlags, Received, is_of_kernel};
 
 pub(crate) use crate::real::Kind;
 
+use crate::notice::Notices;
 use crate::real::Handle;
 use crate::request::Requests;
 use options::Settings;
@@ -33,10 +36,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tickwire_lane::control::{Claim, Reason};
+use tickwire_lane::control::Claim;
 use tickwire_stack::addr::Family;
 use tickwire_stack::{ListenerId, TcpId, UdpId};
-use windows_sys::Win32::Networking::WinSock::WSAEOPNOTSUPP;
 
 /// The outcome of a call: of this library's, or the kernel is to do it.
 pub(crate) type Outcome<T> = Result<Handled<T>, WinsockError>;
@@ -111,18 +113,22 @@ pub(crate) struct Socket {
     port: Mutex<Arc<PortInUse>>,
     /// Overlapped requests.
     pub(crate) requests: Mutex<Requests>,
-    /// The kernel may have something for its half.
-    kernel_may_have: AtomicBool,
+    /// How often the kernel has told that it has something for its half, and how often it had when it
+    /// was found to have nothing.
+    kernel_told: AtomicU32,
+    kernel_heard: AtomicU32,
     /// What is received reports ports that are not there (`SIO_UDP_CONNRESET`).
     reports_unreachable: AtomicBool,
     is_nonblocking: AtomicBool,
-    /// A UDP socket that is connected.
-    has_peer: AtomicBool,
+    /// It is on the lane, and the kernel has a part of it, too: [`Socket::has_kernel_half`].
+    has_kernel_half: AtomicBool,
     /// Its connection has been established.
     is_established: AtomicBool,
     settings: Mutex<Settings>,
-    /// How its connection has ended, if that was an error: a number of Winsock.
-    error: AtomicI32,
+    /// The error by which the connection has ended, once a call has returned it: a number of Winsock.
+    failure: AtomicI32,
+    /// The network events that the program asks for.
+    notices: Notices,
     /// In milliseconds; 0: without end.
     receive_timeout: AtomicU32,
     send_timeout: AtomicU32,
@@ -138,13 +144,16 @@ impl Socket {
             state: Mutex::new(State::Idle),
             port: Mutex::default(),
             requests: Mutex::default(),
-            kernel_may_have: AtomicBool::new(true),
+            // It may have something from the beginning.
+            kernel_told: AtomicU32::new(1),
+            kernel_heard: AtomicU32::new(0),
             reports_unreachable: AtomicBool::new(true),
             is_nonblocking: AtomicBool::new(false),
-            has_peer: AtomicBool::new(false),
+            has_kernel_half: AtomicBool::new(false),
             is_established: AtomicBool::new(false),
             settings: Mutex::new(Settings::new(family)),
-            error: AtomicI32::new(0),
+            failure: AtomicI32::new(0),
+            notices: Notices::default(),
             receive_timeout: AtomicU32::new(0),
             send_timeout: AtomicU32::new(0),
         }
@@ -157,23 +166,6 @@ impl Socket {
     /// What it is now.
     pub(crate) fn state(&self) -> State {
         *self.lock()
-    }
-
-    /// A program begins an overlapped operation, or asks for events: the kernel's part. A socket
-    /// that is not on the lane yet stays with the kernel.
-    ///
-    /// # Errors
-    /// If it is on the lane.
-    pub(crate) fn refuse_overlapped(&self) -> Result<(), WinsockError> {
-        let mut state = self.lock();
-        match *state {
-            State::Idle => {
-                *state = State::Kernel { row: kernel_row::show(self, Reason::Option) };
-                Ok(())
-            }
-            State::Kernel { .. } => Ok(()),
-            _ => Err(WinsockError(WSAEOPNOTSUPP)),
-        }
     }
 
     fn port(&self) -> Arc<PortInUse> {
@@ -203,12 +195,9 @@ impl Socket {
     /// Whether the kernel has a part of the socket, which is to be looked at, too: it has what comes
     /// by the loopback (also for the host's other addresses), by other network cards, for groups,
     /// and what came before the port was claimed.
+    /// (This asks for no lock: it is asked with others held.)
     pub(crate) fn has_kernel_half(&self) -> bool {
-        match self.state() {
-            State::Listener { .. } => true,
-            State::Udp { .. } => !self.has_peer.load(Relaxed),
-            State::Idle | State::Kernel { .. } | State::Tcp { .. } => false,
-        }
+        self.has_kernel_half.load(Relaxed)
     }
 
     /// Whether its connection has been established.

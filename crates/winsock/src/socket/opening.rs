@@ -15,8 +15,9 @@ use tickwire_stack::{Stack, StackError, TcpId};
 
 impl Socket {
     /// The kernel has the socket from now on.
-    fn leave(&self, state: &mut State, reason: Reason) {
+    pub(super) fn leave(&self, state: &mut State, reason: Reason) {
         *state = State::Kernel { row: kernel_row::show(self, reason) };
+        self.notices.hand_to_kernel(self.handle);
     }
 
     /// The socket has been bound. One of UDP receives from now on.
@@ -57,12 +58,17 @@ impl Socket {
         };
         // After the stack has the socket: from now on its packets come to the lane.
         match self.claim_name(lane, local) {
-            Ok(claim) => *state = State::Udp { id, claim },
+            Ok(claim) => {
+                *state = State::Udp { id, claim };
+                self.has_kernel_half.store(true, Relaxed);
+            }
             Err(reason) => {
                 let _ = lane.enter(|access| access.stack.udp_close(id));
                 self.leave(&mut state, reason);
             }
         }
+        drop(state);
+        self.came_to_lane();
         Ok(())
     }
 
@@ -102,12 +108,15 @@ impl Socket {
             let claim = claimed.inspect_err(|_| {
                 let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
             })?;
+            self.has_kernel_half.store(true, Relaxed);
             Ok(State::Listener { id, claim })
         };
         match begin() {
             Ok(begun) => *state = begun,
             Err(reason) => self.leave(&mut state, reason),
         }
+        drop(state);
+        self.came_to_lane();
     }
 
     /// The stack's defaults, with what the program has set.
@@ -185,13 +194,17 @@ impl Socket {
             }
             done => done?,
         }
-        self.has_peer.store(peer.is_some(), Relaxed);
+        // From a peer it receives by the lane alone.
+        self.has_kernel_half.store(peer.is_none(), Relaxed);
+        self.notices.connects();
+        self.look_for_notices();
         Ok(Handled::Ours(()))
     }
 
     fn connect_stream(&self, remote: Endpoint) -> Outcome<()> {
         if let State::Tcp { id, .. } = self.state()
             && !self.is_established()
+            && !self.has_failed(id)
         {
             return self.connecting(id);
         }
@@ -207,13 +220,20 @@ impl Socket {
         let mut state = self.lock();
         match *state {
             State::Kernel { .. } => return Ok(Handled::Kernel),
-            State::Tcp { .. } => return Err(WinsockError::IS_CONNECTED),
+            State::Tcp { .. } if self.is_established() => return Err(WinsockError::IS_CONNECTED),
+            // After an attempt that has failed comes another one.
+            State::Tcp { id, .. } if self.has_failed(id) => self.forget(&mut state),
+            State::Tcp { .. } => return Err(WinsockError::ALREADY),
             State::Listener { .. } | State::Udp { .. } => return Err(WinsockError::INVALID),
             State::Idle => (),
         }
+        self.failure.store(0, Relaxed);
+        self.notices.connects();
         match self.begin_connection(remote) {
             Ok((id, claim)) => {
                 *state = State::Tcp { id, claim: Some(claim) };
+                drop(state);
+                self.came_to_lane();
                 Ok(Handled::Ours(id))
             }
             Err(reason) => {
@@ -280,15 +300,23 @@ impl Socket {
 
     /// A connection was not established.
     fn forget_connection(&self) {
-        let Ok(lane) = lane() else { return };
-        let mut state = self.lock();
-        if let State::Tcp { id, claim } = *state {
+        self.forget(&mut self.lock());
+    }
+
+    fn forget(&self, state: &mut State) {
+        if let (State::Tcp { id, claim }, Ok(lane)) = (*state, lane()) {
             let _ = lane.enter(|access| access.stack.tcp_close(id, access.now));
             if let Some(claim) = claim {
                 lane.release(claim);
             }
             *state = State::Idle;
         }
+    }
+
+    /// Whether an attempt to connect has failed, and no call has returned that.
+    fn has_failed(&self, id: tickwire_stack::TcpId) -> bool {
+        let state = lane().ok().map(|lane| lane.enter(|access| access.stack.tcp_state(id)));
+        matches!(state, Some(Ok(TcpState::Closed)))
     }
 
     /// Whether a connection is there, or has been: it is looked at if that is not known.

@@ -1,9 +1,9 @@
 //! Which sockets of the lane are ready, and waiting for that.
 
-use super::{Socket, State, WinsockError};
-use crate::lane::{Waited, lane};
+use super::{Socket, WinsockError};
+use crate::lane::{Access, Waited, lane};
 use crate::real;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickwire_stack::{Ready, SocketId};
 
@@ -13,12 +13,7 @@ const SLICE: Duration = Duration::from_millis(2);
 impl Socket {
     /// The socket in the stack; `None` if the kernel has it.
     pub(crate) fn on_lane(&self) -> Option<SocketId> {
-        match self.state() {
-            State::Idle | State::Kernel { .. } => None,
-            State::Udp { id, .. } => Some(id.into()),
-            State::Listener { id, .. } => Some(id.into()),
-            State::Tcp { id, .. } => Some(id.into()),
-        }
+        self.state().id()
     }
 }
 
@@ -55,56 +50,64 @@ impl Socket {
             }
         }
     }
+}
 
-    /// What a program is told of a socket's readiness. An attempt to connect that has failed is an
-    /// error and nothing else; and a connection that has failed later can be read from.
-    pub(crate) fn shown(&self, ready: Ready) -> Ready {
-        let has_failed = ready.contains(Ready::ERR);
-        match self.state() {
-            State::Tcp { .. } if has_failed && !self.is_established() => Ready::ERR,
-            State::Tcp { .. } if has_failed => Ready(ready.0 & !Ready::ERR.0 | Ready::IN.0),
-            State::Tcp { .. } if ready.contains(Ready::OUT) => {
-                self.is_established.store(true, Relaxed);
-                ready
-            }
-            _ => ready,
+/// The kernel's part of a wait for several sockets.
+pub(crate) struct KernelPart {
+    /// Sockets of the lane of which the kernel has a half. It tells when it has something for them.
+    halves: Vec<Arc<Socket>>,
+    /// There are others, which only the kernel has: they are asked for again and again.
+    has_others: bool,
+}
+
+impl KernelPart {
+    /// `None` if the kernel has no part.
+    pub(crate) fn new(halves: Vec<Arc<Socket>>, has_others: bool) -> Option<Self> {
+        if let Ok(lane) = lane() {
+            halves.iter().for_each(|half| lane.watch_kernel_half(half.handle));
         }
+        (has_others || !halves.is_empty()).then_some(Self { halves, has_others })
+    }
+
+    fn may_have(&self) -> bool {
+        self.halves.iter().any(|half| half.kernel_may_have())
+    }
+
+    /// Asks the kernel which of its sockets are ready, if one may be.
+    fn ask(&self, ask: &mut dyn FnMut() -> bool) -> bool {
+        if !self.has_others && !self.may_have() {
+            return false;
+        }
+        // Before it is asked: what it tells meanwhile counts.
+        let told: Vec<u32> = self.halves.iter().map(|half| half.kernel_told()).collect();
+        let is_any = ask();
+        if !is_any {
+            self.halves.iter().zip(told).for_each(|(half, told)| half.kernel_has_nothing(told));
+        }
+        is_any
     }
 }
 
-/// The readiness of sockets of the lane, in their order. One that is not there any more has an
-/// error.
-pub(crate) fn readiness(sockets: &[SocketId]) -> Vec<Ready> {
-    const LOST: Ready = Ready(Ready::IN.0 | Ready::OUT.0 | Ready::ERR.0);
-    let lane = match lane() {
-        Ok(lane) if !lane.is_lost() => lane,
-        _ => return vec![LOST; sockets.len()],
-    };
-    lane.enter(|access| sockets.iter().map(|id| access.stack.readiness(*id).unwrap_or(Ready::ERR)).collect())
-}
-
-/// Waits until one of these sockets of the lane has one of its bits, or `kernel` says that one of
-/// the kernel is ready, or a time is over. `kernel` is `None` if there is none of the kernel.
+/// Waits until something is the case at the sockets of the lane, or `ask` says that one of the
+/// kernel's is ready, or a time is over.
 pub(crate) fn wait_until_ready(
-    sockets: &[(SocketId, Ready)],
-    kernel: Option<&mut dyn FnMut() -> bool>,
+    mut is_ready: impl FnMut(&mut Access<'_>) -> bool,
+    (kernel, ask): (Option<&KernelPart>, &mut dyn FnMut() -> bool),
     until: Option<Instant>,
 ) {
     let Ok(lane) = lane() else { return };
-    let mut kernel = kernel;
     loop {
-        let slice = kernel.as_ref().map(|_| Instant::now() + SLICE);
+        let slice = kernel.filter(|kernel| kernel.has_others).map(|_| Instant::now() + SLICE);
         let next = [slice, until].into_iter().flatten().min();
         let waited = lane.wait(next, |access| {
-            let is_ready = sockets.iter().any(|(id, wanted)| {
-                let ready = access.stack.readiness(*id).unwrap_or(Ready::ERR);
-                ready.0 & wanted.0 != 0
-            });
-            is_ready.then_some(())
+            if is_ready(access) {
+                return Some(true);
+            }
+            kernel.is_some_and(KernelPart::may_have).then_some(false)
         });
         let is_over = until.is_some_and(|until| Instant::now() >= until);
-        let of_kernel = kernel.as_mut().is_some_and(|is_ready| is_ready());
-        if waited != Waited::TimedOut || is_over || of_kernel {
+        let of_kernel = kernel.is_some_and(|kernel| kernel.ask(ask));
+        if matches!(waited, Waited::Done(true) | Waited::Lost) || is_over || of_kernel {
             return;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Handled, Outcome, Socket, State, WinsockError};
 use crate::lane::{Access, Lane, Waited, lane};
+use crate::notice::record;
 use crate::request::send::Send;
 use crate::request::status;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +19,8 @@ pub(crate) struct ReceiveFlags {
     pub(crate) is_peek: bool,
     /// `MSG_WAITALL`.
     pub(crate) is_all: bool,
+    /// `MSG_OOB`.
+    pub(crate) is_urgent: bool,
 }
 
 /// What was received.
@@ -64,6 +67,37 @@ impl Socket {
 
     /// Sends, to a destination if one is named. Returns how many bytes.
     pub(crate) fn send(&self, data: &[u8], to: Option<Endpoint>) -> Outcome<usize> {
+        self.after_send(data.len(), self.try_send(data, to))
+    }
+
+    /// Sends bytes of which the last is urgent (`MSG_OOB`). Returns how many.
+    pub(crate) fn send_urgent(&self, data: &[u8]) -> Outcome<usize> {
+        let sent = match self.state() {
+            State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
+            State::Tcp { id, .. } => {
+                let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+                let send = |access: &mut Access<'_>| access.stack.tcp_send_urgent(id, access.now, &mut &data[..]);
+                self.wait(lane, self.send_until(), send).map(Handled::Ours)
+            }
+            State::Udp { .. } => Err(WinsockError::NOT_SUPPORTED),
+            State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
+        };
+        self.after_send(data.len(), sent)
+    }
+
+    /// What a sending call leaves to be told. One that did not have room for all is followed by an
+    /// event as soon as there is.
+    fn after_send(&self, wanted: usize, sent: Outcome<usize>) -> Outcome<usize> {
+        match sent {
+            Err(WinsockError::WOULD_BLOCK) => self.enable_events(record::WRITE),
+            Ok(Handled::Ours(count)) if count < wanted => self.enable_events(record::WRITE),
+            Err(error) => self.note_failure(error),
+            Ok(_) => (),
+        }
+        sent
+    }
+
+    fn try_send(&self, data: &[u8], to: Option<Endpoint>) -> Outcome<usize> {
         if to.is_some() {
             self.open_for_sending()?;
         }
@@ -142,10 +176,25 @@ impl Socket {
 
     /// Receives.
     pub(crate) fn receive(&self, buffer: &mut [u8], flags: ReceiveFlags) -> Outcome<Received> {
+        let received = self.try_receive(buffer, flags);
+        if let Err(error) = received
+            && error != WinsockError::WOULD_BLOCK
+        {
+            self.note_failure(error);
+        }
+        // What the kernel does for its half is still to come.
+        if received != Ok(Handled::Kernel) {
+            self.enable_events(if flags.is_urgent { record::URGENT } else { record::READ });
+        }
+        received
+    }
+
+    fn try_receive(&self, buffer: &mut [u8], flags: ReceiveFlags) -> Outcome<Received> {
         match self.state() {
             State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
             State::Udp { id, .. } if !self.wait_for_half(id.into(), self.receive_until())? => Ok(Handled::Kernel),
             State::Udp { id, .. } => self.receive_datagram(id, buffer, flags).map(Handled::Ours),
+            State::Tcp { id, .. } if flags.is_urgent => self.receive_urgent(id, buffer, flags).map(Handled::Ours),
             State::Tcp { id, .. } => self.receive_stream(id, buffer, flags).map(Handled::Ours),
             State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
         }
@@ -154,15 +203,26 @@ impl Socket {
     /// Keeps the error by which a connection has ended: Windows repeats it at each call, where the
     /// stack tells it once.
     pub(crate) fn remember(&self, result: Result<usize, WinsockError>) -> Result<usize, WinsockError> {
-        match (result, WinsockError(self.error.load(Relaxed))) {
+        match (result, WinsockError(self.failure.load(Relaxed))) {
             (Err(error @ (WinsockError::RESET | WinsockError::ABORTED)), _) => {
-                self.error.store(error.0, Relaxed);
+                self.failure.store(error.0, Relaxed);
                 Err(error)
             }
             (Err(WinsockError::SHUT), known) if known.0 != 0 => Err(known),
             (Ok(0), known) if known.0 != 0 => Err(known),
             (result, _) => result,
         }
+    }
+
+    /// Receives the urgent byte.
+    fn receive_urgent(&self, id: TcpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {
+        let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+        let Some(first) = buffer.first_mut() else {
+            return Ok(Received { length: 0, from: None, is_cut: false });
+        };
+        let receive = |access: &mut Access<'_>| access.stack.tcp_recv_urgent(id, flags.is_peek);
+        *first = self.wait(lane, self.receive_until(), receive)?;
+        Ok(Received { length: 1, from: None, is_cut: false })
     }
 
     fn receive_stream(&self, id: TcpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {

@@ -3,6 +3,7 @@
 
 mod card;
 mod clock;
+mod events;
 mod lane;
 mod overlapped;
 mod plain;
@@ -39,6 +40,8 @@ const CASES: &[Case] = &[
     ("a_plain_server_runs_on_the_lane_by_windivert", plain::server_by_windivert),
     ("overlapped_requests_of_a_client_run_on_the_lane", overlapped::client),
     ("overlapped_requests_of_a_server_run_on_the_lane", overlapped::server),
+    ("a_client_is_told_of_network_events", events::client),
+    ("a_server_is_told_of_network_events", events::server),
     ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
     ("the_program_runs_others_and_shows_them", program::accelerated),
     ("the_program_says_what_is_missing", program::bad_input),

@@ -20,6 +20,10 @@ pub(super) const PORT: u16 = 7;
 /// Messages of each kind.
 const COUNT: u32 = 1000;
 
+/// What `select` and `WSAPoll` tell of failures and ends.
+const AS_ON_WINDOWS: [&str; 6] =
+    ["an exception alone", "waits", "hung up, failed, writable", "no time below zero", "data and the end", "\nthe end"];
+
 /// Builds the program, the library and the launcher.
 pub(super) fn build() -> Result<()> {
     lab_programs::build()?;
@@ -40,7 +44,7 @@ fn built(name: &str) -> Result<PathBuf> {
 /// Host a, with Wine, and the service; host b has a kernel.
 pub(super) struct Hosts {
     // In the order in which they are to end.
-    service: Process,
+    pub(super) service: Process,
     wine: WineHost,
     pub(super) pair: LabPair,
 }
@@ -105,7 +109,7 @@ fn client_by(driver: Driver) -> Result<()> {
             done.with_context(|| format!("{arguments:?}, on the lane: {on_lane}"))?;
             // As Windows has it, and Wine's own sockets do not.
             let all: &[&str] =
-                if arguments[0] == "client" { &["again", "a reset is repeated"] } else { &["an exception alone"] };
+                if arguments[0] == "client" { &["again", "a reset is repeated"] } else { &AS_ON_WINDOWS };
             for expected in all {
                 ensure!(!on_lane || program.stdout().contains(expected), "{expected}: {}", program.stdout());
             }

@@ -13,7 +13,7 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 2] = [("plain", &[]), ("overlapped", &["-lmswsock"])];
+const PROGRAMS: [(&str, &[&str]); 3] = [("plain", &[]), ("events", &["-luser32"]), ("overlapped", &["-lmswsock"])];
 
 /// A program.
 pub(super) fn program(name: &str) -> Result<PathBuf> {

@@ -280,9 +280,11 @@ static void refused_without_blocking(void)
 	SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_in other = there, name;
 	struct timeval time = { 5, 0 };
+	WSAPOLLFD poll = { s, POLLRDNORM | POLLWRNORM, 0 };
 	fd_set read, write, except;
 	int size = sizeof(name);
 	u_long yes = 1;
+	double begin;
 
 	other.sin_port = htons(ntohs(there.sin_port) + 1);
 	ioctlsocket(s, FIONBIO, &yes);
@@ -301,6 +303,48 @@ static void refused_without_blocking(void)
 		printf("an exception alone\n");
 	if (!getpeername(s, (void *)&name, &size) || WSAGetLastError() != WSAENOTCONN)
 		fail("the name of a peer that has refused");
+	/* It is not ready to be read, and a program that waits for that waits. */
+	FD_ZERO(&read);
+	FD_SET(s, &read);
+	time = (struct timeval) { 0, 300000 };
+	begin = now_us();
+	if (!select(0, &read, NULL, NULL, &time) && now_us() - begin >= 290000)
+		printf("waits\n");
+	if (WSAPoll(&poll, 1, 5000) != 1)
+		fail("WSAPoll for a failure");
+	if (poll.revents == (POLLHUP | POLLERR | POLLWRNORM))
+		printf("hung up, failed, writable\n");
+	closesocket(s);
+}
+
+/* The peer's end, with data before it and without. */
+static void ended_without_blocking(void)
+{
+	SOCKET s = connected(SOCK_STREAM);
+	WSAPOLLFD poll[2] = { { INVALID_SOCKET, POLLRDNORM, 7 }, { s, POLLRDNORM, 0 } };
+	struct timeval wrong = { -1, 0 };
+	fd_set set;
+	char bytes[2];
+
+	FD_ZERO(&set);
+	FD_SET(s, &set);
+	if (select(0, &set, NULL, NULL, &wrong) == SOCKET_ERROR && WSAGetLastError() == WSAEINVAL)
+		printf("no time below zero\n");
+	if (send(s, "ab", 2, 0) != 2 || shutdown(s, SD_SEND))
+		fail("send and shutdown");
+	do {
+		if (WSAPoll(poll, 2, 5000) < 1)
+			fail("WSAPoll for the end");
+	} while (!(poll[1].revents & POLLHUP));
+	if (poll[0].revents == 0 && poll[1].revents == (POLLRDNORM | POLLHUP))
+		printf("data and the end\n");
+	receive_all(s, bytes, 2);
+	if (WSAPoll(poll + 1, 1, 5000) == 1 && poll[1].revents == POLLHUP)
+		printf("the end\n");
+	FD_ZERO(&set);
+	FD_SET(s, &set);
+	if (select(0, &set, NULL, NULL, NULL) != 1 || recv(s, bytes, 1, 0))
+		fail("select for the end");
 	closesocket(s);
 }
 
@@ -363,6 +407,7 @@ int main(int count, char **arguments)
 	if (!strcmp(arguments[1], "select")) {
 		without_blocking();
 		refused_without_blocking();
+		ended_without_blocking();
 	}
 	printf("done\n");
 	return 0;
