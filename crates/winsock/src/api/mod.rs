@@ -9,6 +9,7 @@
 //! | `accepting` | `AcceptEx`, `ConnectEx`, `DisconnectEx` |
 //! | `transmitting` | `TransmitFile`, `TransmitPackets` |
 //! | `ports` | completion ports |
+//! | `afd` | receiving by system calls, past Winsock |
 //! | `asking` | names, options |
 //! | `ioctl` | `WSAIoctl`, `ioctlsocket` |
 //! | `waiting` | `select`, `WSAPoll` |
@@ -16,6 +17,7 @@
 //! | `process_end` | what was sent before the process ends |
 
 mod accepting;
+mod afd;
 mod asking;
 mod ioctl;
 mod making;
@@ -30,7 +32,7 @@ mod waiting;
 
 use crate::extensions;
 use crate::hook::boundary::{self, answer_or};
-use crate::hook::{Hook, ntdll, winsock};
+use crate::hook::{Hook, ntdll, reentrancy, winsock};
 use crate::lane::{exit_gate, lane_if_begun};
 
 /// Runs this library's part of a call, or else the original. While another thread ends the process,
@@ -44,7 +46,7 @@ fn call<T>(failed: T, ours: impl FnOnce() -> boundary::Result<Option<T>>, origin
         exit_gate::pass();
         result
     };
-    answer_or(failed, gated, original)
+    answer_or(failed, gated, || reentrancy::original(original))
 }
 
 /// The functions that are hooked.
@@ -90,6 +92,7 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::if_present(&ntdll::GET_OVERLAPPED_RESULT_EX, overlapped::get_overlapped_result_ex),
     Hook::new(&ntdll::NT_CANCEL_IO_FILE, overlapped::nt_cancel_io_file),
     Hook::new(&ntdll::NT_CANCEL_IO_FILE_EX, overlapped::nt_cancel_io_file_ex),
+    Hook::new(&ntdll::NT_DEVICE_IO_CONTROL_FILE, afd::nt_device_io_control_file),
     Hook::new(&ntdll::NT_SET_INFORMATION_FILE, ports::nt_set_information_file),
     Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION, ports::nt_remove_io_completion),
     Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION_EX, ports::nt_remove_io_completion_ex),

@@ -47,6 +47,20 @@ pub type NtCancelIoFileFn = unsafe extern "system" fn(file: HANDLE, status: *mut
 pub type NtCancelIoFileExFn =
     unsafe extern "system" fn(file: HANDLE, request: *const IO_STATUS_BLOCK, status: *mut IO_STATUS_BLOCK) -> NTSTATUS;
 
+/// `NtDeviceIoControlFile`.
+pub type NtDeviceIoControlFileFn = unsafe extern "system" fn(
+    file: HANDLE,
+    event: HANDLE,
+    routine: *const c_void,
+    context: *mut c_void,
+    status: *mut IO_STATUS_BLOCK,
+    code: u32,
+    input: *const c_void,
+    input_len: u32,
+    output: *mut c_void,
+    output_len: u32,
+) -> NTSTATUS;
+
 /// `GetOverlappedResult`.
 pub type GetOverlappedResultFn =
     unsafe extern "system" fn(file: HANDLE, request: *const OVERLAPPED, bytes: *mut u32, wait: BOOL) -> BOOL;
@@ -74,6 +88,7 @@ originals! {
     NT_SET_IO_COMPLETION: NtSetIoCompletionFn = NTDLL c"NtSetIoCompletion";
     NT_REMOVE_IO_COMPLETION: NtRemoveIoCompletionFn = NTDLL c"NtRemoveIoCompletion";
     NT_REMOVE_IO_COMPLETION_EX: NtRemoveIoCompletionExFn = NTDLL c"NtRemoveIoCompletionEx";
+    NT_DEVICE_IO_CONTROL_FILE: NtDeviceIoControlFileFn = NTDLL c"NtDeviceIoControlFile";
     NT_CANCEL_IO_FILE: NtCancelIoFileFn = NTDLL c"NtCancelIoFile";
     NT_CANCEL_IO_FILE_EX: NtCancelIoFileExFn = NTDLL c"NtCancelIoFileEx";
     GET_OVERLAPPED_RESULT: GetOverlappedResultFn = KERNELBASE c"GetOverlappedResult";

@@ -8,12 +8,16 @@ use std::marker::PhantomData;
 /// 1 while the thread is inside.
 static INSIDE: TlsSlot = TlsSlot::new();
 
+/// 1 while the thread is in an original of Winsock, which makes system calls that are hooked, too.
+static IN_ORIGINAL: TlsSlot = TlsSlot::new();
+
 /// Must be called before any hook is in place.
 ///
 /// # Errors
 /// If the process has no thread-local slot left.
 pub(super) fn prepare() -> io::Result<()> {
-    INSIDE.allocate()
+    INSIDE.allocate()?;
+    IN_ORIGINAL.allocate()
 }
 
 /// Whether the calling thread is inside this library.
@@ -37,15 +41,38 @@ pub fn enter() -> Option<Inside> {
 /// library: the thread is not marked meanwhile.
 pub fn outside<T>(code: impl FnOnce() -> T) -> T {
     /// Puts the mark back, even if the code unwinds.
-    struct Back(usize);
+    struct Back(usize, usize);
     impl Drop for Back {
         fn drop(&mut self) {
             INSIDE.set(self.0);
+            IN_ORIGINAL.set(self.1);
         }
     }
-    let _back = Back(INSIDE.get());
+    let _back = Back(INSIDE.get(), IN_ORIGINAL.get());
     INSIDE.set(0);
+    IN_ORIGINAL.set(0);
     code()
+}
+
+/// Runs an original of Winsock for the program: the system calls that it makes are its own.
+pub fn original<T>(call: impl FnOnce() -> T) -> T {
+    /// Puts the mark back, even if the call unwinds.
+    struct Back(usize);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IN_ORIGINAL.set(self.0);
+        }
+    }
+    let _back = Back(IN_ORIGINAL.get());
+    IN_ORIGINAL.set(1);
+    call()
+}
+
+/// Whether the calling thread is in an original of Winsock.
+#[inline]
+#[must_use]
+pub fn is_in_original() -> bool {
+    IN_ORIGINAL.get() != 0
 }
 
 /// The mark that [`enter`] sets. It ends with this value, which stays on its thread.
@@ -78,6 +105,13 @@ mod tests {
         assert!(!is_inside());
         outside(|| assert!(!is_inside()));
         assert!(!is_inside());
+        original(|| {
+            assert!(is_in_original() && !is_inside());
+            outside(|| assert!(!is_in_original()));
+            original(|| assert!(is_in_original()));
+            assert!(is_in_original());
+        });
+        assert!(!is_in_original());
     }
 
     #[test]

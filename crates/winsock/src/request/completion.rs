@@ -3,6 +3,7 @@
 
 use super::port::CompletionPort;
 use super::status;
+use crate::hook::reentrancy;
 use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr::null_mut;
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Release;
 use windows_sys::Win32::Foundation::{DUPLICATE_SAME_ACCESS, DuplicateHandle, HANDLE, NTSTATUS, STATUS_PENDING};
 use windows_sys::Win32::Networking::WinSock::LPWSAOVERLAPPED_COMPLETION_ROUTINE;
-use windows_sys::Win32::System::IO::OVERLAPPED;
+use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, OVERLAPPED};
 use windows_sys::Win32::System::Threading::{
     GetCurrentProcess, GetCurrentThread, GetCurrentThreadId, QueueUserAPC, ResetEvent, SetEvent,
 };
@@ -50,6 +51,8 @@ pub(crate) struct HandleMode {
 #[derive(Debug)]
 pub(crate) struct Request {
     overlapped: *mut OVERLAPPED,
+    /// What is posted to the port.
+    context: usize,
     /// The program's event. Its lowest bit: nothing is to be posted to the port.
     event: usize,
     routine: Option<Routine>,
@@ -77,18 +80,32 @@ impl Request {
             None => None,
         };
         // SAFETY: as the caller promises.
-        let event = unsafe {
-            (*overlapped).InternalHigh = 0;
+        let event = unsafe { (*overlapped).hEvent.addr() };
+        // SAFETY: as the caller promises.
+        let request = unsafe { Self::begin_native(overlapped.cast(), event, overlapped.addr()) };
+        Ok(Self { routine, ..request })
+    }
+
+    /// Begins a request as a system call has it: with a status block, an event (its lowest bit:
+    /// nothing is posted), and what is posted to the port.
+    ///
+    /// # Safety
+    /// As for [`Request::begin`], for the status block.
+    pub(crate) unsafe fn begin_native(block: *mut IO_STATUS_BLOCK, event: usize, context: usize) -> Self {
+        // A status block is what an `OVERLAPPED` begins with. Nothing else of that is touched.
+        let overlapped = block.cast::<OVERLAPPED>();
+        // SAFETY: as the caller promises.
+        unsafe {
+            (&raw mut (*overlapped).InternalHigh).write(0);
             (&raw mut (*overlapped).Internal).write(STATUS_PENDING as usize);
-            (*overlapped).hEvent.addr()
-        };
-        if routine.is_none() && !event_of(event).is_null() {
+        }
+        if !event_of(event).is_null() {
             // SAFETY: the program's event; if it is none, nothing happens.
             unsafe { ResetEvent(event_of(event)) };
         }
         // SAFETY: no memory is passed.
         let thread = unsafe { GetCurrentThreadId() };
-        Ok(Self { overlapped, event, routine, thread })
+        Self { overlapped, context, event, routine: None, thread }
     }
 
     /// Whether it is the one of this structure.
@@ -104,17 +121,20 @@ impl Request {
     /// The call that has begun it tells the program that it has failed.
     pub(crate) fn fail(self, ended: Ended) {
         // SAFETY: as `begin` demands.
-        unsafe { AtomicUsize::from_ptr(&raw mut (*self.overlapped).Internal).store(ended.status as usize, Release) };
+        unsafe {
+            (&raw mut (*self.overlapped).InternalHigh).write(ended.bytes);
+            AtomicUsize::from_ptr(&raw mut (*self.overlapped).Internal).store(ended.status as usize, Release);
+        }
     }
 
     /// Tells the program that it is complete. `is_at_once`: the call that has begun it returns that
     /// to the program, too.
     pub(crate) fn complete(self, ended: Ended, mode: &HandleMode, is_at_once: bool) {
-        let Self { overlapped, event, routine, .. } = self;
+        let Self { overlapped, context, event, routine, .. } = self;
         // SAFETY: as `begin` demands. From the moment at which the status is there the structure is
         // the program's again.
         unsafe {
-            (*overlapped).InternalHigh = ended.bytes;
+            (&raw mut (*overlapped).InternalHigh).write(ended.bytes);
             AtomicUsize::from_ptr(&raw mut (*overlapped).Internal).store(ended.status as usize, Release);
         }
         if let Some(routine) = routine {
@@ -127,7 +147,7 @@ impl Request {
         }
         let is_skipped = event & 1 != 0 || is_at_once && mode.skips_success && ended.status >= 0;
         if let (Some(port), false) = (&mode.port, is_skipped) {
-            port.post(overlapped.addr(), ended.status, ended.bytes);
+            port.post(context, ended.status, ended.bytes);
         }
     }
 }
@@ -171,7 +191,7 @@ unsafe extern "system" fn run(call: usize) {
     // SAFETY: the box that was passed, once.
     let call = unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<RoutineCall>(call)) };
     // SAFETY: the program's function, with what belongs to its request.
-    unsafe { (call.function)(call.error, call.bytes, call.overlapped, call.flags) };
+    reentrancy::outside(|| unsafe { (call.function)(call.error, call.bytes, call.overlapped, call.flags) });
 }
 
 /// A handle of the calling thread.

@@ -54,6 +54,10 @@ impl Receive {
 
     fn stream(&mut self, id: TcpId, lane: &Lane) -> Result<usize, WinsockError> {
         let Self { parts, flags, .. } = self;
+        if flags.is_urgent {
+            let byte = lane.enter(|access| access.stack.tcp_recv_urgent(id, flags.is_peek))?;
+            return Ok(parts.write(&[byte]));
+        }
         if parts.left() == 0 && parts.done() == 0 {
             // It tells when there is something to receive.
             let ready = lane.enter(|access| access.stack.readiness(id.into())).unwrap_or(Ready::ERR);

@@ -1,0 +1,120 @@
+//! Requests that programs make of the kernel's driver of sockets (AFD) by themselves, past Winsock:
+//! libuv receives datagrams in this way.
+
+use crate::hook::boundary::{WinsockError, answer_or};
+use crate::hook::{ntdll, reentrancy};
+use crate::lane::lane;
+use crate::request::receive::{Receive, SenderPlace};
+use crate::request::{Begun, Parts, Request, Work};
+use crate::socket::{ReceiveFlags, State};
+use crate::table;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS, STATUS_INVALID_PARAMETER, STATUS_PENDING};
+use windows_sys::Win32::Networking::WinSock::{SOCKADDR, WSABUF};
+use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+
+/// `IOCTL_AFD_RECEIVE`.
+const RECEIVE: u32 = 0x12017;
+/// `IOCTL_AFD_RECEIVE_DATAGRAM`.
+const RECEIVE_DATAGRAM: u32 = 0x1201b;
+
+/// `AFD_OVERLAPPED`, a flag of the driver.
+const OVERLAPPED: u32 = 2;
+/// `TDI_RECEIVE_PEEK`, a flag of the transport.
+const PEEK: u32 = 0x80;
+
+/// `AFD_RECV_INFO`, and what follows in `AFD_RECV_DATAGRAM_INFO`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct ReceiveInfo {
+    buffers: *const WSABUF,
+    count: u32,
+    driver_flags: u32,
+    transport_flags: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct DatagramInfo {
+    receive: ReceiveInfo,
+    name: *mut SOCKADDR,
+    name_len: *mut i32,
+}
+
+/// A request, as the system call has it.
+#[derive(Clone, Copy)]
+struct Call {
+    file: HANDLE,
+    event: HANDLE,
+    context: *mut c_void,
+    status: *mut IO_STATUS_BLOCK,
+    code: u32,
+    input: *const c_void,
+    input_len: u32,
+}
+
+pub(super) unsafe extern "system" fn nt_device_io_control_file(
+    file: HANDLE,
+    event: HANDLE,
+    routine: *const c_void,
+    context: *mut c_void,
+    status: *mut IO_STATUS_BLOCK,
+    code: u32,
+    input: *const c_void,
+    input_len: u32,
+    output: *mut c_void,
+    output_len: u32,
+) -> NTSTATUS {
+    // SAFETY: the caller's arguments, unchanged.
+    let original = || unsafe {
+        ntdll::NT_DEVICE_IO_CONTROL_FILE.get()(
+            file, event, routine, context, status, code, input, input_len, output, output_len,
+        )
+    };
+    // What Winsock itself asks of the driver is for the kernel's half of a socket.
+    if !matches!(code, RECEIVE | RECEIVE_DATAGRAM) || !routine.is_null() || reentrancy::is_in_original() {
+        return original();
+    }
+    let call = Call { file, event, context, status, code, input, input_len };
+    // SAFETY: the caller's arguments.
+    answer_or(STATUS_INVALID_PARAMETER, || unsafe { receive(call) }, original)
+}
+
+/// # Safety
+/// As the driver demands it.
+unsafe fn receive(call: Call) -> Result<Option<NTSTATUS>, WinsockError> {
+    let is_datagram = call.code == RECEIVE_DATAGRAM;
+    let least = if is_datagram { size_of::<DatagramInfo>() } else { size_of::<ReceiveInfo>() };
+    let Some(known) = table::get(call.file.addr()) else { return Ok(None) };
+    if call.input.is_null() || call.status.is_null() || (call.input_len as usize) < least {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let info = unsafe { call.input.cast::<ReceiveInfo>().read_unaligned() };
+    if info.driver_flags & OVERLAPPED == 0 || !matches!(known.state(), State::Udp { .. } | State::Tcp { .. }) {
+        return Ok(None);
+    }
+    let Ok(lane) = lane() else { return Ok(None) };
+    let (name, len) = if is_datagram {
+        // SAFETY: as the caller promises.
+        let info = unsafe { call.input.cast::<DatagramInfo>().read_unaligned() };
+        (info.name, info.name_len)
+    } else {
+        (null_mut(), null_mut())
+    };
+    // SAFETY: as the caller promises.
+    let parts = unsafe { Parts::new(info.buffers, info.count)? };
+    let flags = ReceiveFlags { is_peek: info.transport_flags & PEEK != 0, ..ReceiveFlags::default() };
+    let work = Work::Receive(Receive { parts, flags, sender: SenderPlace::Name { name, len } });
+    // Without a context nothing is posted.
+    let event = call.event.addr() | usize::from(call.context.is_null());
+    // SAFETY: as the caller promises.
+    let request = unsafe { Request::begin_native(call.status, event, call.context.addr()) };
+    let begun = known.begin_request(request, work, lane);
+    lane.deliver();
+    Ok(Some(match begun {
+        Begun::Done(ended) | Begun::Failed(ended) => ended.status,
+        Begun::Pending => STATUS_PENDING,
+    }))
+}
