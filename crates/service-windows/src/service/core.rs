@@ -140,6 +140,7 @@ impl Core {
         self.withdraw(changes);
         let ended = self.packets.call(move |path| path.remove_lane(lane)).unwrap_or_default();
         drop(sockets);
+        self.log_kernel_sockets(lane);
         self.log_counters();
         if self.lanes.remove(&lane).is_some() {
             let (LaneCounters { in_packets, out_packets, refused, .. }, losses) = ended;
@@ -155,6 +156,21 @@ impl Core {
             let PathCounters { diverted, passed, unsent, losses } = counters;
             let CardLosses { malformed, strays, truncated } = losses;
             tracing::info!(diverted, passed, unsent, malformed, strays, truncated, "packets so far");
+        }
+    }
+
+    /// Says why sockets of a lane's program stayed on the kernel, as the program has noted it. Rows
+    /// of closed sockets keep their reasons.
+    fn log_kernel_sockets(&self, lane: LaneId) {
+        let rows = self.lanes.get(&lane).map_or(&[][..], |record| record.memory.rows());
+        let mut counts = BTreeMap::<u32, usize>::new();
+        for row in rows {
+            *counts.entry(row.reason.get()).or_default() += 1;
+        }
+        // What the program has written is any number.
+        let known = counts.into_iter().filter_map(|(code, sockets)| Some((Reason::from_code(code)?, sockets)));
+        for (reason, sockets) in known.filter(|(reason, _)| *reason != Reason::None) {
+            tracing::info!(lane, sockets, %reason, "sockets stay on the kernel");
         }
     }
 

@@ -23,12 +23,13 @@ pub(super) fn show(socket: &Socket, reason: Reason) -> Option<usize> {
     })
 }
 
-/// The socket is closed.
+/// The socket is closed. Its row is free, and keeps the reason for the service's log until another
+/// socket has it.
 pub(super) fn hide(number: usize) {
     if let Some(lane) = lane_if_begun() {
         lane.enter(|access| {
             if let Some(row) = access.stack.kernel_rows().get(number) {
-                row.clear();
+                row.kind.set(kind::FREE);
             }
         });
     }
