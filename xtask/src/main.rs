@@ -14,6 +14,7 @@
 //! | `prepare` | what every task does first that runs a release build in the lab |
 //! | `progress` | progress of a long measurement, on standard error |
 //! | `traffic`, `sockperf` | programs on processors of their own; the output of sockperf |
+//! | `third_party` | getting programs of others |
 //! | `unpacked` | Debian packages that are unpacked instead of installed |
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod sockperf;
 mod sources;
 mod suites;
 mod test;
+mod third_party;
 mod traffic;
 mod type_names;
 mod unpacked;

@@ -7,12 +7,12 @@
 
 use super::catalog::Program;
 use crate::deps::{self, Need};
+use crate::third_party::{self, bounded, finish};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// A dependency of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,6 @@ const PYTHON_PACKAGES: [&str; 5] =
     ["asyncua==2.1.0", "epicscorelibs==7.0.10.99.0.2", "grpcio==1.85.3", "p4p==4.3.0", "pyepics==3.5.10"];
 /// Copies the libraries of a `pom.xml`.
 const MAVEN_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
-
-/// The timeout of a registry's client or of a compiler.
-const TIMEOUT_SECONDS: &str = "900";
-/// The lines of an installer's output that are kept if it fails.
-const LAST_LINES: usize = 12;
 
 /// The directory of everything installed.
 pub(super) fn directory() -> Result<PathBuf> {
@@ -153,12 +148,7 @@ impl Item {
 /// Makes an item unless it was made from the same input before.
 fn made(directory: &Path, item: &Item, input: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
     let stamp = directory.join(format!("{}.made", item.key()));
-    if fs::read_to_string(&stamp).is_ok_and(|before| before == input) {
-        return Ok(());
-    }
-    eprintln!("installing: {item}, into {}", directory.display());
-    make()?;
-    fs::write(&stamp, input).with_context(|| format!("cannot write {}", stamp.display()))
+    third_party::made(&stamp, &format!("{item}, into {}", directory.display()), input, make)
 }
 
 /// The text of some staged files, or of all files in some staged folders.
@@ -196,28 +186,6 @@ fn stage(from: &Path, to: &Path) -> Result<()> {
         } else {
             fs::copy(&path, &to).with_context(|| format!("cannot copy {}", path.display()))?;
         }
-    }
-    Ok(())
-}
-
-/// A command that ends in time.
-fn bounded(words: &[&str], folder: &Path) -> Command {
-    let mut command = Command::new("timeout");
-    // In the foreground, so that Ctrl-C reaches it, too.
-    command.args(["--foreground", "--kill-after=10", TIMEOUT_SECONDS]).args(words).current_dir(folder);
-    command
-}
-
-/// Runs a command to its end; an error has the last lines of its output, for the rows that need the
-/// item.
-fn finish(command: &mut Command) -> Result<()> {
-    let shown = command.get_args().skip(3).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {shown}"))?;
-    if !output.status.success() {
-        let words = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat();
-        let lines: Vec<&str> = words.lines().filter(|line| !line.trim().is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
-        bail!("`{shown}` failed ({}): {last}", output.status);
     }
     Ok(())
 }
