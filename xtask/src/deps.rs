@@ -27,7 +27,8 @@ impl Need {
         self.package
     }
 
-    fn is_there(&self) -> bool {
+    /// Whether it is installed.
+    pub(crate) fn is_there(&self) -> bool {
         let is_file = self.what.starts_with('/') && Path::new(self.what).exists();
         is_file || installed(self.what) || self.unpacked && unpacked::has(self.package, self.what)
     }
@@ -60,7 +61,7 @@ const STRACE: Need = tool("strace", "strace");
 const PING: Need = tool("ping", "iputils-ping");
 const SOCKPERF: Need = tool("sockperf", "sockperf");
 const IPERF: Need = tool("iperf3", "iperf3");
-const CURL: Need = tool("curl", "curl");
+pub(crate) const CURL: Need = tool("curl", "curl");
 const PYTHON: Need = tool("python3", "python3");
 pub(crate) const NGINX: Need = server("nginx", "nginx", &["nginx.service"]);
 pub(crate) const REDIS: Need = server("redis-server", "redis-server", &["redis-server.service"]);
@@ -70,7 +71,7 @@ pub(crate) const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 const WGET: Need = tool("wget", "wget");
 const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"]);
 pub(crate) const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
-const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
+pub(crate) const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
 const ZEROMQ: Need = tool("/usr/lib/python3/dist-packages/zmq/__init__.py", "python3-zmq");
 /// It includes the Java compiler, for programs of one file.
 const JAVA: Need = tool("java", "default-jre-headless");
@@ -126,6 +127,11 @@ pub(crate) const SCALE: [Need; 1] = [VALGRIND];
 /// What tests need in addition to [`EVERYTHING`].
 pub(crate) const TESTS: [Need; 11] =
     [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA, NODE, STRACE];
+
+/// Builds Windows programs of others.
+pub(crate) const MAKE: Need = tool("make", "make");
+pub(crate) const CMAKE: Need = tool("cmake", "cmake");
+pub(crate) const CROSS_CXX: Need = tool("x86_64-w64-mingw32-g++", "g++-mingw-w64-x86-64-win32");
 
 /// What building for Windows needs, and running the result.
 pub(crate) const WINDOWS: [Need; 2] =

@@ -1,7 +1,8 @@
 //! `cargo xtask windows test`: the shared crates are built for Windows, and their tests run under
 //! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. `cargo xtask windows
-//! testbed`: the pattern of 2015 with its consumer on Windows. There is no Windows machine among
-//! those that test this project.
+//! testbed`: the pattern of 2015 with its consumer on Windows. `cargo xtask windows programs`: those of
+//! others, on the kernel's sockets and on the lane; `cargo xtask windows demo` shows some of them.
+//! There is no Windows machine among those that test this project.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -14,11 +15,15 @@
 //! | `lab` | the cases that need the lab |
 //! | `testbed` | the testbed with Windows nodes |
 //! | `package` | the zip for users |
+//! | `programs` | programs of others |
+//! | `demo` | the demo |
 
+mod demo;
 mod lab;
 mod lab_card;
 mod lab_programs;
 mod package;
+mod programs;
 mod real_windivert;
 mod testbed;
 mod windivert;
@@ -77,6 +82,10 @@ pub(crate) enum Task {
     TestbedNode(testbed::StarterOptions),
     /// Build the zip for users on Windows, unpack it in an empty Wine prefix and try it
     Package,
+    /// Run Windows programs of others on the kernel's sockets and on the lane in turn, under Wine
+    Programs(programs::Options),
+    /// Run real Windows programs on the kernel's sockets and on Tickwire in turn, and compare
+    Demo(demo::Options),
 }
 
 /// Which tests.
@@ -97,6 +106,8 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         Task::Testbed(options) => testbed::run(options),
         Task::TestbedNode(options) => testbed::start_node(options),
         Task::Package => package::run(),
+        Task::Programs(options) => programs::run(options),
+        Task::Demo(options) => demo::run(options),
     }
 }
 

@@ -82,19 +82,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Returns only on failure.
 fn prepare() -> Result<()> {
     workspace::ask_for_root()?;
-    deps::install(&deps::WINDOWS)?;
-    deps::install(&deps::WINDOWS_LAB)?;
+    build()?;
     // To build the testbed, and to run it.
     deps::install(&deps::LAB)?;
-    super::add_target()?;
-    wine::make()?;
-    lab_card::build()?;
-    lane::build()?;
     real_windivert::get()?;
     super::windivert::build(&lane::program("lab_service")?)?;
-    plain::build()?;
     testbed::build()?;
     program::build()?;
     clock::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
+}
+
+/// Installs and builds what Windows programs on hosts of the lab need.
+pub(super) fn build() -> Result<()> {
+    deps::install(&deps::WINDOWS)?;
+    deps::install(&deps::WINDOWS_LAB)?;
+    super::add_target()?;
+    wine::make()?;
+    lab_card::build()?;
+    lane::build()?;
+    plain::build()
 }
