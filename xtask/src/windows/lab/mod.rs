@@ -44,6 +44,7 @@ const CASES: &[Case] = &[
     ("a_server_is_told_of_network_events", events::server),
     ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
     ("the_program_runs_others_and_shows_them", program::accelerated),
+    ("the_program_finds_windivert", program::by_windivert),
     ("the_program_says_what_is_missing", program::bad_input),
     ("the_program_is_a_service_of_windows", program::managed),
     ("a_clock_keeps_its_bound", clock::keeps_its_bound),

@@ -37,7 +37,7 @@ pub(super) fn build() -> Result<()> {
 }
 
 /// A file that cargo has built.
-fn built(name: &str) -> Result<PathBuf> {
+pub(super) fn built(name: &str) -> Result<PathBuf> {
     Ok(workspace::target()?.join(TARGET).join("debug").join(name))
 }
 

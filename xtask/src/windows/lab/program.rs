@@ -3,7 +3,7 @@
 use super::{lane, plain};
 use crate::windows::wine::windows_path;
 use crate::windows::wine_host::WineHost;
-use crate::windows::{TARGET, cross, lab_programs};
+use crate::windows::{TARGET, cross, lab_programs, windivert};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -44,16 +44,29 @@ struct Hosts {
     // In the order in which they are to end.
     wine: WineHost,
     pair: LabPair,
+    program: PathBuf,
 }
 
 impl Hosts {
     fn new() -> Result<Self> {
         let pair = LabPair::new()?;
-        Ok(Self { wine: WineHost::new(&pair.a)?, pair })
+        Ok(Self { wine: WineHost::new(&pair.a)?, pair, program: tickwire()? })
+    }
+
+    /// The program has the stand-in for WinDivert beside it.
+    fn with_windivert() -> Result<Self> {
+        let hosts = Self::new()?;
+        let folder = hosts.pair.a.directory().join("program");
+        fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        for file in [tickwire()?, tickwire()?.with_file_name("tickwire_winsock.dll"), windivert::library()?] {
+            let name = file.file_name().context("a file without a name")?;
+            fs::copy(&file, folder.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+        }
+        Ok(Self { program: folder.join("tickwire.exe"), ..hosts })
     }
 
     fn spawn(&self, arguments: &[&str]) -> Result<Process> {
-        self.wine.spawn(&tickwire()?, arguments)
+        self.wine.spawn(&self.program, arguments)
     }
 
     /// Runs the program to its end.
@@ -68,7 +81,11 @@ impl Hosts {
     }
 
     fn service(&self) -> Result<Process> {
-        let mut service = self.spawn(&SERVICE)?;
+        self.service_with(&SERVICE)
+    }
+
+    fn service_with(&self, arguments: &[&str]) -> Result<Process> {
+        let mut service = self.spawn(arguments)?;
         service.wait_for("the service runs", TIMEOUT)?;
         Ok(service)
     }
@@ -118,6 +135,14 @@ pub(super) fn bad_input() -> Result<()> {
     hosts.fails(&["run", "no-such-program"], NOT_FOUND, "no-such-program: not found: name its path")?;
     hosts.fails(&["service", "--interface", "Ethernet 7"], 1, "there is no interface \"Ethernet 7\"")?;
     hosts.fails(&["service", "--managed"], 1, "for Windows' service manager")?;
+    // A program for which the service has gone before its first socket.
+    let library = windows_path(&plain::built("tickwire_winsock.dll")?);
+    let arguments = [&*library, &*plain, "select", "10.0.0.1", "7"];
+    let mut command = hosts.wine.command(&plain::built("examples/launch.exe")?);
+    command.args(arguments).env("TICKWIRE_REQUIRE", "1");
+    let ended = Process::spawn(command)?.wait(TIMEOUT)?;
+    said(&ended, &arguments, UNAVAILABLE, "plain was ended at its first socket: no service answers")?;
+
     let doctor = hosts.run(&["doctor"])?;
     let verdict = "verdict: no program is accelerated until this is mended: service\n";
     ensure!(doctor.status.code() == Some(1) && doctor.stdout.ends_with(verdict), "doctor: {}", doctor.stdout);
@@ -217,6 +242,25 @@ pub(super) fn accelerated() -> Result<()> {
     lane::exchange(&mut stream, 4)?;
     hosts.pair.b.within(|| lane::connected(&address)?.send(b"end").context("cannot send"))??;
     again.success(TIMEOUT).map(drop)
+}
+
+/// WinDivert is taken without being named, because it is there. A client runs on the lane by it.
+pub(super) fn by_windivert() -> Result<()> {
+    let hosts = Hosts::with_windivert()?;
+    let _service = hosts.service_with(&["service", "--interface", "eth0"])?;
+    let peer = hosts.pair.b_v4();
+    let (port, count) = (PORT.to_string(), COUNT.to_string());
+    let echo = hosts.pair.b.spawn(&["python3", "-c", plain::ECHO, &peer, &port])?;
+    tools::until("the peer listens", TIMEOUT, || echo.stdout().contains("ready"))?;
+    let program = windows_path(&lab_programs::plain()?);
+    let told = hosts.spawn(&["run", "--require", "--", &program, "client", &peer, &port, &count])?.success(TIMEOUT)?;
+    ensure!(told.contains("done"), "the client has not finished: {told}");
+    let stat = hosts.stat()?;
+    let diverted = stat["host"]["counters"]["diverted"].as_u64().unwrap_or(0);
+    ensure!(diverted > u64::from(2 * COUNT), "the lane has had {diverted} packets: {stat}");
+    let driver = &stat["host"]["interfaces"][0]["driver"];
+    ensure!(driver == "windivert", "another driver: {stat}");
+    Ok(())
 }
 
 /// Windows' service manager starts the service and ends it. In the foreground Ctrl-C ends it. Both
