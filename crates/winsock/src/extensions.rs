@@ -2,7 +2,6 @@
 //! (`SIO_GET_EXTENSION_FUNCTION_POINTER`).
 
 use crate::hook::{MSWSOCK, Original, winsock};
-use crate::real::Handle;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -63,7 +62,7 @@ impl<F: Copy> Extension<F> {
     }
 
     /// The real function, as Winsock has it for a socket. `None` if it has none.
-    pub(crate) fn real(&self, socket: Handle) -> Option<F> {
+    pub(crate) fn real(&self, socket: SOCKET) -> Option<F> {
         self.known().or_else(|| {
             self.note(look_up(socket, &self.id)?);
             self.known()
@@ -93,7 +92,7 @@ impl<F: Copy> Extension<F> {
 }
 
 /// Asks Winsock.
-fn look_up(socket: Handle, id: &GUID) -> Option<*mut c_void> {
+fn look_up(socket: SOCKET, id: &GUID) -> Option<*mut c_void> {
     let (mut function, mut size) = (null_mut::<c_void>(), 0);
     // SAFETY: a number, and room for a pointer.
     let result = unsafe {

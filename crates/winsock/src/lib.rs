@@ -5,11 +5,9 @@
 //! |---|---|
 //! | `dll_main` | what Windows calls when the library is loaded |
 //! | `api` | the functions that programs call in place of Winsock's |
-//! | `socket` | what calls on a socket do |
+//! | `socket` | what calls on a socket do; which handles are sockets; overlapped requests |
 //! | `notice` | readiness, and the record of network events |
 //! | `lane` | the lane of this process: the stack, what drives it, the service |
-//! | `request` | overlapped requests, completion ports |
-//! | `table` | which handles are sockets of IP |
 //! | `names` | socket addresses, as programs pass them |
 //! | `extensions` | Winsock's extension functions (`AcceptEx`, `ConnectEx`, ...) |
 //! | `own_request` | overlapped requests of this library's own |
@@ -35,6 +33,4 @@ mod names;
 mod notice;
 mod own_request;
 mod real;
-mod request;
 mod socket;
-mod table;

@@ -1,8 +1,8 @@
 //! `cargo xtask windows test`: the shared crates are built for Windows, and their tests run under
 //! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. `cargo xtask windows
-//! testbed`: the pattern of 2015 with its consumer on Windows. `cargo xtask windows programs`: those of
-//! others, on the kernel's sockets and on the lane; `cargo xtask windows demo` shows some of them.
-//! There is no Windows machine among those that test this project.
+//! testbed`: the pattern of 2015 with its consumer on Windows. `cargo xtask windows programs`:
+//! programs of others, on the kernel's sockets and on the lane; `cargo xtask windows demo` shows
+//! some of them. There is no Windows machine among those that test this project.
 //!
 //! | module | purpose |
 //! |---|---|

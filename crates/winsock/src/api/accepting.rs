@@ -8,12 +8,12 @@ use crate::extensions::{
 use crate::hook::boundary::{WinsockError, caught};
 use crate::names::endpoint;
 use crate::real;
-use crate::request::accept::{Accept, AcceptPlace, written_address};
-use crate::request::connect::Connect;
-use crate::request::send::{Piece, Send};
-use crate::request::{Parts, Work};
+use crate::socket::request::accept::{Accept, AcceptPlace, written_address};
+use crate::socket::request::connect::Connect;
+use crate::socket::request::send::{Piece, Send};
+use crate::socket::request::{Parts, Work};
+use crate::socket::table;
 use crate::socket::{Kind, State};
-use crate::table;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use windows_sys::Win32::Foundation::{FALSE, TRUE};

@@ -4,10 +4,10 @@
 use crate::hook::boundary::{WinsockError, answer_or};
 use crate::hook::{ntdll, reentrancy};
 use crate::lane::lane;
-use crate::request::receive::{Receive, SenderPlace};
-use crate::request::{Begun, Parts, Request, Work};
+use crate::socket::request::receive::{Receive, SenderPlace};
+use crate::socket::request::{Begun, Parts, Request, Work};
+use crate::socket::table;
 use crate::socket::{ReceiveFlags, State};
-use crate::table;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS, STATUS_INVALID_PARAMETER, STATUS_PENDING};

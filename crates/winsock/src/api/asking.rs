@@ -7,7 +7,7 @@ use crate::hook::winsock;
 use crate::lane::lane;
 use crate::names::put;
 use crate::socket::State;
-use crate::table;
+use crate::socket::table;
 use windows_sys::Win32::Networking::WinSock::{
     SO_ERROR, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCKADDR, SOCKET, SOCKET_ERROR, SOL_SOCKET,
 };

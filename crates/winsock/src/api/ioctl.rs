@@ -11,7 +11,7 @@ use crate::hook::boundary::{WinsockError, caught};
 use crate::hook::{reentrancy, winsock};
 use crate::lane::lane;
 use crate::socket::State;
-use crate::table;
+use crate::socket::table;
 use std::ffi::c_void;
 use windows_sys::Win32::Networking::WinSock::{
     FIONBIO, FIONREAD, LPWSAOVERLAPPED_COMPLETION_ROUTINE, SIO_GET_EXTENSION_FUNCTION_POINTER, SIO_UDP_CONNRESET,

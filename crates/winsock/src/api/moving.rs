@@ -5,8 +5,8 @@ use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
 use crate::notice::record;
+use crate::socket::table;
 use crate::socket::{ReceiveFlags, Received};
-use crate::table;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Networking::WinSock::{MSG_OOB, MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
 

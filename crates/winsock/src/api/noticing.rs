@@ -4,7 +4,7 @@ use super::call;
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::notice::{Target, record};
-use crate::table;
+use crate::socket::table;
 use std::ptr::with_exposed_provenance_mut;
 use windows_sys::Win32::Foundation::{HANDLE, HWND};
 use windows_sys::Win32::Networking::WinSock::{SOCKET, SOCKET_ERROR, WSAEVENT, WSANETWORKEVENTS};

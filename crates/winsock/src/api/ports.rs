@@ -3,8 +3,8 @@
 use crate::hook::boundary::caught;
 use crate::hook::{ntdll, reentrancy};
 use crate::lane::lane_if_begun;
-use crate::request::port::{CompletionInformation, CompletionPort, posted};
-use crate::table;
+use crate::socket::request::port::{CompletionInformation, CompletionPort, posted};
+use crate::socket::table;
 use std::ffi::c_void;
 use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS};
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;

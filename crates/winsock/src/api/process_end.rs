@@ -4,7 +4,7 @@
 use crate::hook::boundary::answer_or;
 use crate::hook::{NTDLL, Original};
 use crate::lane::{AtEnd, exit_gate, lane_if_begun};
-use crate::table;
+use crate::socket::table;
 use std::time::{Duration, Instant};
 
 /// So long it waits for peers to acknowledge.

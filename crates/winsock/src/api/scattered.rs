@@ -8,11 +8,11 @@ use crate::extensions::WSA_RECV_MSG;
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
-use crate::request::receive::{Receive, SenderPlace};
-use crate::request::send::{Piece, Send};
-use crate::request::{Parts, Work};
+use crate::socket::request::receive::{Receive, SenderPlace};
+use crate::socket::request::send::{Piece, Send};
+use crate::socket::request::{Parts, Work};
+use crate::socket::table;
 use crate::socket::{Kind, Received, State};
-use crate::table;
 use std::borrow::Cow;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Networking::WinSock::{

@@ -4,11 +4,11 @@ use super::call;
 use super::overlapped::{AtOnce, begin};
 use crate::extensions::{TRANSMIT_FILE, TRANSMIT_PACKETS};
 use crate::hook::boundary::WinsockError;
-use crate::request::file::FileRange;
-use crate::request::send::{Piece, Send};
-use crate::request::{Parts, Work};
+use crate::socket::request::file::FileRange;
+use crate::socket::request::send::{Piece, Send};
+use crate::socket::request::{Parts, Work};
+use crate::socket::table;
 use crate::socket::{Socket, State};
-use crate::table;
 use std::ptr::null_mut;
 use windows_sys::Win32::Foundation::{FALSE, HANDLE, TRUE};
 use windows_sys::Win32::Networking::WinSock::{

@@ -7,7 +7,7 @@ use crate::lane::{Access, lane};
 use crate::notice::Condition;
 use crate::socket::Socket;
 use crate::socket::readiness::{KernelPart, wait_until_ready};
-use crate::table;
+use crate::socket::table;
 use std::ptr::{addr_of_mut, null_mut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

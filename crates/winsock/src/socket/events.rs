@@ -2,7 +2,7 @@
 
 use super::{Socket, WinsockError};
 use crate::lane::{Happened, lane_if_begun};
-use crate::table;
+use crate::socket::table;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Goes on with what waits for the socket.
@@ -44,8 +44,8 @@ impl Socket {
         self.kernel_heard.store(told, Relaxed);
     }
 
-    /// Asks the kernel for what it has for its half of the socket. `None` if it has nothing; then it
-    /// is not asked again until it tells.
+    /// Asks the kernel for what it has for its half of the socket. `None` if it has nothing; then
+    /// it is not asked again until it tells.
     pub(crate) fn ask_kernel<T>(
         &self,
         ask: impl FnOnce() -> Result<T, WinsockError>,

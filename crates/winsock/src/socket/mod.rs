@@ -11,6 +11,8 @@
 //! | `kernel_row` | sockets that stay on the kernel are shown |
 //! | `options` | the options of a socket |
 //! | `readiness` | which sockets are ready |
+//! | `request` | overlapped requests, completion ports |
+//! | `table` | which handles are sockets of IP |
 //! | `closing` | shutdown and close |
 
 mod closing;
@@ -21,6 +23,8 @@ mod noticing;
 mod opening;
 mod options;
 pub(crate) mod readiness;
+pub(crate) mod request;
+pub(crate) mod table;
 mod transfer;
 
 pub(crate) use crate::hook::boundary::WinsockError;
@@ -30,8 +34,8 @@ pub(crate) use crate::real::Kind;
 
 use crate::notice::Notices;
 use crate::real::Handle;
-use crate::request::Requests;
 use options::Settings;
+use request::Requests;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,8 +117,8 @@ pub(crate) struct Socket {
     port: Mutex<Arc<PortInUse>>,
     /// Overlapped requests.
     pub(crate) requests: Mutex<Requests>,
-    /// How often the kernel has told that it has something for its half, and how often it had when it
-    /// was found to have nothing.
+    /// How often the kernel has told that it has something for its half, and how often it had when
+    /// it was found to have nothing.
     kernel_told: AtomicU32,
     kernel_heard: AtomicU32,
     /// What is received reports ports that are not there (`SIO_UDP_CONNRESET`).
@@ -125,7 +129,7 @@ pub(crate) struct Socket {
     /// Its connection has been established.
     is_established: AtomicBool,
     settings: Mutex<Settings>,
-    /// The error by which the connection has ended, once a call has returned it: a number of Winsock.
+    /// The error by which the connection has ended, once a call has returned it.
     failure: AtomicI32,
     /// The network events that the program asks for.
     notices: Notices,
@@ -192,10 +196,9 @@ impl Socket {
         self.is_nonblocking.load(Relaxed)
     }
 
-    /// Whether the kernel has a part of the socket, which is to be looked at, too: it has what comes
-    /// by the loopback (also for the host's other addresses), by other network cards, for groups,
-    /// and what came before the port was claimed.
-    /// (This asks for no lock: it is asked with others held.)
+    /// Whether the kernel has a part of the socket, which is to be looked at, too: it has what
+    /// comes by the loopback (also for the host's other addresses), by other network cards, for groups,
+    /// and what came before the port was claimed. (This takes no lock: others may be held.)
     pub(crate) fn has_kernel_half(&self) -> bool {
         self.has_kernel_half.load(Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The options of a socket. The kernel's socket has each of them first, and decides which values are
-//! valid. What the stack has to do about an option is in [`effect`].
+//! The options of a socket. The kernel's socket has each of them first, and decides which values
+//! are valid. What the stack has to do about an option is in [`effect`].
 
 use super::{Socket, State, WinsockError};
 use crate::lane::lane_if_begun;

@@ -3,8 +3,8 @@
 use super::{Handled, Outcome, Socket, State, WinsockError};
 use crate::lane::{Access, Lane, Waited, lane};
 use crate::notice::record;
-use crate::request::send::Send;
-use crate::request::status;
+use crate::socket::request::send::Send;
+use crate::socket::request::status;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tickwire_stack::addr::Endpoint;

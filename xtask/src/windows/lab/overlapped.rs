@@ -1,5 +1,5 @@
-//! A program of overlapped requests and completion ports, on the kernel's sockets and on the lane in
-//! turn. The service's counters prove which.
+//! A program of overlapped requests and completion ports, on the kernel's sockets and on the lane
+//! in turn. The service's counters prove which.
 
 use super::lane::{self, Driver};
 use super::plain::{Hosts, PORT, TIMEOUT, peer};
@@ -25,8 +25,8 @@ pub(super) fn client() -> Result<()> {
     Ok(())
 }
 
-/// As a server, for a client on the kernel of another host; bound to one address, to any, and to any
-/// of both families.
+/// As a server, for a client on the kernel of another host; bound to one address, to any, and to
+/// any of both families.
 pub(super) fn server() -> Result<()> {
     let hosts = Hosts::new(Driver::LabCard)?;
     let (address, port) = (hosts.pair.a_v4(), PORT.to_string());

@@ -252,7 +252,7 @@ pub(super) fn by_windivert() -> Result<()> {
     let (port, count) = (PORT.to_string(), COUNT.to_string());
     let echo = hosts.pair.b.spawn(&["python3", "-c", plain::ECHO, &peer, &port])?;
     tools::until("the peer listens", TIMEOUT, || echo.stdout().contains("ready"))?;
-    let program = windows_path(&lab_programs::plain()?);
+    let program = windows_path(&lab_programs::program("plain")?);
     let told = hosts.spawn(&["run", "--require", "--", &program, "client", &peer, &port, &count])?.success(TIMEOUT)?;
     ensure!(told.contains("done"), "the client has not finished: {told}");
     let stat = hosts.stat()?;

@@ -231,7 +231,7 @@ static void reading(void)
 	printf("reading\n");
 }
 
-/* Writing until there is no room, which is so because nothing is read, and when there is room again. */
+/* Writing until there is no room, because nothing is read; and when there is room again. */
 static void writing(void)
 {
 	struct known *known = connected();

@@ -2,13 +2,12 @@
  * A program of overlapped requests, as servers and event loops have them:
  *
  *     overlapped server ADDRESS PORT [any|dual]
- *                                           echoes UDP datagrams and TCP streams by a completion port:
- *                                           AcceptEx, WSARecv, WSASend, WSARecvFrom, WSASendTo, until
- *                                           a datagram says `end`; with `any`, bound to any address;
- *                                           with `dual`, sockets of IPv6 for both families
- *     overlapped client ADDRESS PORT COUNT  ConnectEx, COUNT messages of 64 bytes each by a port, by
- *                                           events and by completion routines; TransmitFile; refusal,
- *                                           cancellation, DisconnectEx; messages of UDP
+ *         echoes UDP datagrams and TCP streams by a completion port: AcceptEx, WSARecv, WSASend,
+ *         WSARecvFrom, WSASendTo, until a datagram says `end`; with `any`, bound to any address;
+ *         with `dual`, by sockets of IPv6 for both families
+ *     overlapped client ADDRESS PORT COUNT
+ *         ConnectEx, COUNT messages of 64 bytes each by a port, by events and by completion
+ *         routines; TransmitFile; refusal, cancellation, DisconnectEx; messages of UDP
  *
  * It says `ready`, or what it has measured, or what is wrong. It knows nothing of Tickwire.
  */

@@ -5,6 +5,7 @@
  *                                         until a datagram says `end`
  *     plain client ADDRESS PORT COUNT     COUNT messages of 64 bytes by UDP, as many by TCP, a
  *                                         stream of 16 MiB, a refused connection, and the loopback
+ *     plain reset ADDRESS PORT            a connection that the peer resets when it is told to
  *     plain select ADDRESS PORT           connections without blocking, by select and WSAPoll
  *
  * It says `ready`, or what it has measured, or what is wrong. It knows nothing of Tickwire.
@@ -401,9 +402,10 @@ int main(int count, char **arguments)
 		measure("tcp", SOCK_STREAM, atoi(arguments[4]));
 		stream();
 		refused();
-		reset();
 		both_halves();
 	}
+	if (!strcmp(arguments[1], "reset"))
+		reset();
 	if (!strcmp(arguments[1], "select")) {
 		without_blocking();
 		refused_without_blocking();
