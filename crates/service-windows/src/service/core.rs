@@ -273,7 +273,7 @@ impl Core {
     /// Listings are to say that a program has no lane. Returns a number for it.
     pub(super) fn note_unserved(&mut self, process: u32, program: Name, reason: Reason) -> u64 {
         self.last_unserved += 1;
-        tracing::info!(process, %program, %reason, "a program stays on the kernel");
+        tracing::debug!(process, %program, %reason, "a program stays on the kernel");
         self.unserved.insert(self.last_unserved, UnservedProgram { process, program, reason, begun: Instant::now() });
         self.last_unserved
     }
