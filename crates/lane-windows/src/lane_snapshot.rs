@@ -136,7 +136,9 @@ mod tests {
             view.copy_in(0, &count.to_ne_bytes());
             assert!(LaneSnapshot::open(&section).is_err(), "{count} rows");
         }
-        view.copy_in(0, &1_u64.to_ne_bytes());
-        assert_eq!(LaneSnapshot::open(&section).unwrap().rows().len(), 1);
+        for count in [0, 1] {
+            view.copy_in(0, &(count as u64).to_ne_bytes());
+            assert_eq!(LaneSnapshot::open(&section).unwrap().rows().len(), count);
+        }
     }
 }

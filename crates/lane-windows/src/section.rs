@@ -99,19 +99,17 @@ impl SectionView {
     /// # Panics
     /// If it is not inside of the view, or not aligned.
     pub(crate) fn at<T>(&self, offset: usize) -> NonNull<T> {
-        self.bytes(offset, size_of::<T>());
-        let at = self.at.as_ptr().wrapping_add(offset).cast::<T>();
-        assert!(at.is_aligned(), "an offset in a section is aligned");
-        NonNull::new(at).expect("a mapping does not begin at 0")
+        self.array(offset, 1)
     }
 
-    /// Values at this offset, one behind the other.
+    /// Values at this offset, one behind the other; there may be none.
     ///
     /// # Panics
     /// As [`SectionView::at`].
     pub(crate) fn array<T>(&self, offset: usize, count: usize) -> NonNull<T> {
-        self.bytes(offset, size_of::<T>() * count);
-        self.at(offset)
+        let at = self.bytes(offset, size_of::<T>() * count).cast::<T>();
+        assert!(at.is_aligned(), "an offset in a section is aligned");
+        NonNull::new(at).expect("a mapping does not begin at 0")
     }
 
     /// Bytes at this offset.
