@@ -18,7 +18,8 @@ pub(crate) unsafe fn endpoint(name: *const SOCKADDR, len: i32) -> Option<Endpoin
     sockaddr::endpoint(&copy).filter(|found| len >= sockaddr::size(found.address.family()))
 }
 
-/// Puts an address where a program wants it, as a socket of this family has it, as far as there is room for all of it.
+/// Puts an address where a program wants it, as a socket of this family has it, if there is room
+/// for all of it.
 ///
 /// # Safety
 /// `len` is null or points to the number of bytes that may be written at `name`.

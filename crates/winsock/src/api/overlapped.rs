@@ -68,7 +68,7 @@ fn on_lane(handle: usize) -> Option<Arc<Socket>> {
     table::get(handle).filter(|socket| socket.on_lane().is_some())
 }
 
-/// The status of a request. Whoever completes it writes the bytes before.
+/// The status of a request. When it is complete, the bytes have been written before.
 ///
 /// # Safety
 /// The structure is there.

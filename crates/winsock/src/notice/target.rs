@@ -23,7 +23,7 @@ static POST_MESSAGE: Original<PostMessageFn> = unsafe { Original::new(USER32, c"
 // SAFETY: the type that its documentation has.
 static IS_WINDOW: Original<IsWindowFn> = unsafe { Original::new(USER32, c"IsWindow") };
 
-/// Who is told, in the terms of Windows: a program's event object, or its window.
+/// What is told, in the terms of Windows: a program's event object, or its window.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// An event object, by a handle of this library's own.

@@ -134,7 +134,7 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    /// Goes on until it has ended. Then the kernel's socket is closed, if there is one to be closed.
+    /// Goes on until it has ended. Then the kernel's socket is closed, if one is named.
     pub(crate) fn go_on(self, socket: Option<Handle>) {
         let Ok(lane) = lane() else { return };
         lane.finish(Box::new(move |lane, at_end| {

@@ -196,9 +196,9 @@ impl Socket {
         self.is_nonblocking.load(Relaxed)
     }
 
-    /// Whether the kernel has a part of the socket, which is to be looked at, too: it has what
-    /// comes by the loopback (also for the host's other addresses), by other network cards, for groups,
-    /// and what came before the port was claimed. (This takes no lock: others may be held.)
+    /// Whether the kernel has a part of the socket, which is to be looked at, too: what is sent by
+    /// the loopback (also to the host's own addresses), what comes by other network cards or for
+    /// groups, and what came before the port was claimed. (No lock is taken: others may be held.)
     pub(crate) fn has_kernel_half(&self) -> bool {
         self.has_kernel_half.load(Relaxed)
     }
