@@ -8,11 +8,7 @@
  *
  * It says `ready`, or what it has found, or what is wrong. It knows nothing of Tickwire.
  */
-#include <winsock2.h>
-#include <ws2tcpip.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "common.h"
 
 #define MOST 256
 #define CHUNK 65536
@@ -38,12 +34,6 @@ static struct sockaddr_in there;
 static HWND window;
 static WSAEVENT event;
 static char bytes[CHUNK];
-
-static void fail(const char *what)
-{
-	printf("%s: error %d\n", what, WSAGetLastError());
-	exit(1);
-}
 
 static struct known *find(SOCKET s)
 {

@@ -11,13 +11,8 @@
  *
  * It says `ready`, or what it has measured, or what is wrong. It knows nothing of Tickwire.
  */
-#include <winsock2.h>
-#include <ws2tcpip.h>
+#include "common.h"
 #include <mswsock.h>
-#include <windows.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MESSAGE 64
 #define CHUNK 65536
@@ -31,29 +26,6 @@ static LPFN_CONNECTEX connect_ex;
 static LPFN_DISCONNECTEX disconnect_ex;
 static LPFN_GETACCEPTEXSOCKADDRS accept_names;
 static LPFN_WSARECVMSG receive_message;
-
-static void fail(const char *what)
-{
-	printf("%s: error %d, %lu\n", what, WSAGetLastError(), GetLastError());
-	fflush(stdout);
-	exit(1);
-}
-
-static double now_us(void)
-{
-	LARGE_INTEGER count, frequency;
-
-	QueryPerformanceCounter(&count);
-	QueryPerformanceFrequency(&frequency);
-	return count.QuadPart * 1e6 / frequency.QuadPart;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static void *function(SOCKET s, GUID id)
 {
@@ -378,9 +350,7 @@ static void measure(const char *name, int count, int skips)
 			fail("another answer");
 		times[i] = now_us() - begin;
 	}
-	qsort(times, count, sizeof(*times), compare);
-	printf("%s p50_us=%.1f p99_us=%.1f worst_us=%.1f\n", name, times[count / 2], times[count * 99 / 100],
-	       times[count - 1]);
+	print_times(name, times, count);
 	closesocket(s);
 	if (way == BY_PORT)
 		CloseHandle(port);

@@ -10,39 +10,13 @@
  *
  * It says `ready`, or what it has measured, or what is wrong. It knows nothing of Tickwire.
  */
-#include <winsock2.h>
-#include <ws2tcpip.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "common.h"
 
 #define MESSAGE 64
 #define STREAM (16 << 20)
 #define CHUNK 65536
 
 static struct sockaddr_in there;
-
-static void fail(const char *what)
-{
-	printf("%s: error %d\n", what, WSAGetLastError());
-	exit(1);
-}
-
-static double now_us(void)
-{
-	LARGE_INTEGER count, frequency;
-
-	QueryPerformanceCounter(&count);
-	QueryPerformanceFrequency(&frequency);
-	return count.QuadPart * 1e6 / frequency.QuadPart;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static DWORD WINAPI echo_stream(void *argument)
 {
@@ -153,9 +127,7 @@ static void measure(const char *name, int kind, int count)
 			fail("another answer");
 		times[i] = now_us() - begin;
 	}
-	qsort(times, count, sizeof(*times), compare);
-	printf("%s p50_us=%.1f p99_us=%.1f worst_us=%.1f\n", name, times[count / 2], times[count * 99 / 100],
-	       times[count - 1]);
+	print_times(name, times, count);
 	closesocket(s);
 	free(times);
 }
