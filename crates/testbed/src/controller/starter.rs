@@ -4,7 +4,9 @@
 //! A node program is started as it is, and runs on the kernel's sockets. A *starter* also has the
 //! node run on a lane, and says what the lane has carried:
 //!
-//!     STARTER... --directory DIRECTORY [--processors LIST] [--lane]
+//! ```text
+//! STARTER... --directory DIRECTORY [--processors LIST] [--lane]
+//! ```
 //!
 //! It runs inside of the host, and its input, output and errors are the node's. LIST are the
 //! processors of the node, as `taskset -c` has them. With `--lane` the node runs on a lane. When it
