@@ -1,7 +1,7 @@
 //! A program that waits for network events, by event objects and by messages to a window, on the
 //! kernel's sockets and on the lane in turn. The service's counters prove which.
 
-use super::lane::{self, Driver};
+use super::lane::Driver;
 use super::plain::Hosts;
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
@@ -43,23 +43,11 @@ pub(super) fn client() -> Result<()> {
 pub(super) fn server() -> Result<()> {
     let mut hosts = Hosts::new(Driver::LabCard)?;
     let address = hosts.pair.a_v4();
-    let mut lanes = 0;
     // On the lane first: connections that the kernel still has for the port, in TIME-WAIT, keep it.
     for (on_lane, way) in [true, false].into_iter().flat_map(|on_lane| WAYS.map(|way| (on_lane, way))) {
-        let mut program = hosts.run("events", on_lane, &[way, "server", &address, &PORT.to_string()])?;
-        program.wait_for("ready", TIMEOUT)?;
-        let open = hosts.pair.b.within(|| lane::exercise(&address))?;
-        let open = open.with_context(|| format!("{way}, on the lane: {on_lane}: {}", program.stdout()))?;
-        hosts.pair.b.within(|| lane::connected(&address)?.send(b"end").context("cannot send"))??;
-        program.success(TIMEOUT)?;
-        drop(open);
-        if on_lane {
-            lanes += 1;
-            // The service keeps the port until the lane has ended.
-            hosts.packets(lanes)?;
-        }
+        hosts.serve("events", on_lane, &[way, "server", &address, &PORT.to_string()], &address)?;
     }
-    let [received, sent] = hosts.packets(lanes)?;
+    let [received, sent] = hosts.packets(2)?;
     ensure!(received > 2 * PACKETS && sent > 2 * PACKETS, "the lane has had {received} and {sent}");
     hosts.service.kill();
     Ok(())

@@ -1,7 +1,7 @@
 //! A program of overlapped requests and completion ports, on the kernel's sockets and on the lane
 //! in turn. The service's counters prove which.
 
-use super::lane::{self, Driver};
+use super::lane::Driver;
 use super::plain::{Hosts, PORT, TIMEOUT, peer};
 use anyhow::{Context, Result, ensure};
 
@@ -30,23 +30,11 @@ pub(super) fn client() -> Result<()> {
 pub(super) fn server() -> Result<()> {
     let hosts = Hosts::new(Driver::LabCard)?;
     let (address, port) = (hosts.pair.a_v4(), PORT.to_string());
-    let mut lanes = 0;
     for (on_lane, arguments) in [(false, &["dual"][..]), (true, &[]), (true, &["any"]), (true, &["dual"])] {
         let all = [&["server", &address, &port][..], arguments].concat();
-        let mut program = hosts.run("overlapped", on_lane, &all)?;
-        program.wait_for("ready", TIMEOUT)?;
-        let open = hosts.pair.b.within(|| lane::exercise(&address))?;
-        let open = open.with_context(|| format!("on the lane: {on_lane}, {arguments:?}; {}", program.stdout()))?;
-        hosts.pair.b.within(|| lane::connected(&address)?.send(b"end").context("cannot send"))??;
-        program.success(TIMEOUT)?;
-        drop(open);
-        if on_lane {
-            lanes += 1;
-            // The service keeps the port until the lane has ended.
-            hosts.packets(lanes)?;
-        }
+        hosts.serve("overlapped", on_lane, &all, &address)?;
     }
-    let [received, sent] = hosts.packets(lanes)?;
+    let [received, sent] = hosts.packets(3)?;
     ensure!(received > 3000 && sent > 3000, "the lane has had {received} and {sent}");
     Ok(())
 }

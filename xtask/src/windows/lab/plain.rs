@@ -74,9 +74,29 @@ impl Hosts {
         Process::spawn(command)
     }
 
+    /// Runs a program on host a as a server of echo, at this address, which host b uses until it says
+    /// `end`. Afterwards its port is free.
+    pub(super) fn serve(&self, program: &str, on_lane: bool, arguments: &[&str], address: &str) -> Result<()> {
+        let lanes = self.ended_lanes() + usize::from(on_lane);
+        let mut process = self.run(program, on_lane, arguments)?;
+        process.wait_for("ready", TIMEOUT)?;
+        let open = self.pair.b.within(|| lane::exercise(address))?;
+        let open = open.with_context(|| format!("{arguments:?}, on the lane: {on_lane}: {}", process.stdout()))?;
+        self.pair.b.within(|| lane::connected(address)?.send(b"end").context("cannot send"))??;
+        process.success(TIMEOUT)?;
+        drop(open);
+        // The service keeps the port until the lane has ended.
+        self.packets(lanes).map(drop)
+    }
+
+    /// How many lanes have ended.
+    fn ended_lanes(&self) -> usize {
+        self.service.stdout().matches("a lane has ended").count()
+    }
+
     /// What all lanes that have ended have received and sent.
     pub(super) fn packets(&self, lanes: usize) -> Result<[u64; 2]> {
-        tools::until("the lanes end", TIMEOUT, || self.service.stdout().matches("a lane has ended").count() >= lanes)?;
+        tools::until("the lanes end", TIMEOUT, || self.ended_lanes() >= lanes)?;
         let output = self.service.stdout();
         let sum = |name: &str| -> u64 {
             let figures = output.split([' ', '\n']).filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
@@ -134,12 +154,7 @@ fn server_by(driver: Driver) -> Result<()> {
     let mut hosts = Hosts::new(driver)?;
     let address = hosts.pair.a_v4();
     for &on_lane in driver.turns() {
-        let mut program = hosts.run("plain", on_lane, &["server", &address, &PORT.to_string()])?;
-        program.wait_for("ready", TIMEOUT)?;
-        let open = hosts.pair.b.within(|| lane::exercise(&address))??;
-        hosts.pair.b.within(|| lane::connected(&address)?.send(b"end").context("cannot send"))??;
-        program.success(TIMEOUT)?;
-        drop(open);
+        hosts.serve("plain", on_lane, &["server", &address, &PORT.to_string()], &address)?;
     }
     let [received, sent] = hosts.packets(1)?;
     ensure!(received > 1000 && sent > 1000, "the lane has had {received} and {sent}");
