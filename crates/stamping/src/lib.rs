@@ -4,9 +4,9 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `connected_udp` | a UDP socket to one peer, whose packets are stamped: one file for each system |
+//! | `connected_udp` | a UDP socket to one peer, whose packets are stamped |
 //! | `timestamps` | the timestamps of a message |
-//! | `socket_stamps` | Linux: enables and reads the timestamps of a socket's packets (`SO_TIMESTAMPING`) |
+//! | `socket_stamps` | Linux: the timestamps of a socket's packets (`SO_TIMESTAMPING`) |
 //! | `winsock_stamps` | Windows: the same (`SIO_TIMESTAMPING`) |
 //! | `clocks` | the operating system's clocks |
 //! | `cross_timestamp` | reads counter and kernel clock together, converts kernel timestamps |

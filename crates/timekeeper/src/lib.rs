@@ -24,8 +24,8 @@
 //! | `random` | unpredictable random numbers |
 //! | `record` | a file with all inputs of the clock, and its replay |
 //! | `daemon` | the event loop |
-//! | `serve` | Linux: the NTP server for the clock's time: a program of its own, beside the daemon |
-//! | `os` | what differs between operating systems: waiting, clocks, private files, the reports' connection |
+//! | `serve` | Linux: the NTP server, a program of its own beside the daemon |
+//! | `os` | what differs between operating systems |
 //!
 //! `unsafe` is allowed for calls of Windows (`os::windows`) only.
 #![deny(unsafe_code)]
