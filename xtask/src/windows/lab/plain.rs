@@ -74,7 +74,7 @@ impl Hosts {
         Process::spawn(command)
     }
 
-    /// Runs a program on host a as a server of echo, at this address, which host b uses until it says
+    /// Runs a program on host a as a server of echo, at this address. Host b uses it, then says
     /// `end`. Afterwards its port is free.
     pub(super) fn serve(&self, program: &str, on_lane: bool, arguments: &[&str], address: &str) -> Result<()> {
         let lanes = self.ended_lanes() + usize::from(on_lane);
