@@ -16,8 +16,10 @@
 //! | `neighbour_watch` | which of the watched neighbours have changed |
 //! | `resolution` | how often a neighbour may be resolved, and when that has failed |
 //! | `port_owner` | which process has a port |
+//! | `firewall` | the question to the firewall |
 //! | `error` | why a call failed |
 //! | `host`, `ports`, `resolver`, `changes` | Windows only: the queries, resolution, notification |
+//! | `windows_firewall` | Windows only: its firewall |
 //! | `sys` | Windows only: the calls |
 //!
 //! The modules without calls make the decisions. They are the same on every operating system, and
@@ -29,6 +31,7 @@
 mod address;
 mod best_route;
 mod error;
+mod firewall;
 mod interface;
 mod neighbour;
 mod neighbour_watch;
@@ -50,9 +53,12 @@ mod ports;
 mod resolver;
 #[cfg(windows)]
 mod sys;
+#[cfg(windows)]
+mod windows_firewall;
 
 pub use address::UnicastAddress;
 pub use error::{IpHelperError, Result};
+pub use firewall::{Firewall, FirewallError, InboundPort, InboundVerdict, NoFirewall};
 pub use interface::{FamilySettings, HostInterface, InterfaceKind};
 pub use neighbour::{NeighbourEntry, NeighbourState, apply_neighbour};
 pub use neighbour_watch::{MAX_WATCHED, NeighbourChange, NeighbourWatch};
@@ -70,6 +76,8 @@ pub use changes::{ChangedTables, Changes};
 #[cfg(windows)]
 pub use host::{WindowsHost, is_wine, read_neighbour, read_tables};
 #[cfg(windows)]
-pub use ports::{connection_owner, endpoint_rows, port_owners, prove_port};
+pub use ports::{connection_owner, endpoint_rows, port_owners, process_image, prove_port};
 #[cfg(windows)]
 pub use resolver::{NeighbourResolver, ResolutionStart};
+#[cfg(windows)]
+pub use windows_firewall::WindowsFirewall;

@@ -6,7 +6,7 @@ use tickwire_stack::addr::{Address, Endpoint, Family};
 pub const MAX_OWNERS: usize = 64;
 
 /// A transport protocol with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortProtocol {
     /// TCP.
     Tcp,

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::port_owner::{EndpointRow, PortOwner, PortProof, PortProtocol, match_connection, match_owners};
 use crate::sys;
+use std::os::windows::io::BorrowedHandle;
 use tickwire_stack::addr::Endpoint;
 
 /// Whether a process has a socket at a local endpoint.
@@ -35,6 +36,14 @@ pub fn connection_owner(local: Endpoint, remote: Endpoint) -> Result<Option<u32>
 /// If the table cannot be read.
 pub fn endpoint_rows(protocol: PortProtocol) -> Result<Vec<EndpointRow>> {
     rows(protocol)
+}
+
+/// The full path of the program that a process runs.
+///
+/// # Errors
+/// If Windows does not say.
+pub fn process_image(process: BorrowedHandle<'_>) -> Result<String> {
+    sys::process_image(process)
 }
 
 fn rows(protocol: PortProtocol) -> Result<Vec<EndpointRow>> {

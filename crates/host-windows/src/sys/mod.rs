@@ -4,25 +4,31 @@
 mod addresses;
 mod best_route;
 mod event;
+mod firewall;
 mod interfaces;
 mod library;
 mod neighbours;
 mod notify;
 mod port_table;
+mod process_image;
 mod resolve;
 mod routes;
+mod service_state;
 mod table;
 
 pub(crate) use addresses::addresses;
 pub(crate) use best_route::{BestRoute, best_route};
 pub(crate) use event::Event;
+pub(crate) use firewall::FirewallManager;
 pub(crate) use interfaces::interfaces;
 pub(crate) use library::is_wine;
 pub(crate) use neighbours::{for_each_neighbour, neighbour};
 pub(crate) use notify::{Announced, Registrations, Signal};
 pub(crate) use port_table::{tcp_rows, udp_rows};
+pub(crate) use process_image::process_image;
 pub(crate) use resolve::{can_resolve, resolve};
 pub(crate) use routes::routes;
+pub(crate) use service_state::runs_firewall;
 
 use crate::error::{IpHelperError, Result};
 use std::io;

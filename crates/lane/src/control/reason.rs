@@ -178,6 +178,20 @@ reasons! {
     TagsHidden = 67: "the interface hides VLAN tags from XDP, so that frames of other VLANs could reach programs: attach divert by tc, or name the interface under `untagged` if no tagged frames arrive there";
     /// Its children could not have it on the lane (`CLONE_NEWPID` and its kin).
     Elsewhere = 68: "the program made a child in another namespace, which shares only the kernel's sockets";
+    /// Windows: packets that the lane takes are not seen by the firewall, which would block these.
+    FirewallBlocks = 80: "Windows' firewall blocks incoming packets for this program and port: add an inbound rule that allows them";
+    /// The rule is for certain remote addresses or interfaces, which a lane does not look at.
+    FirewallRestricts = 81: "Windows' firewall lets packets for this program and port in from certain addresses only, which only the kernel can honour";
+    /// The firewall's service runs, and gives no answer.
+    FirewallUnknown = 82: "Windows' firewall did not say whether it lets packets for this program and port in: see the service's log";
+    /// Windows: `service_windows::users`.
+    UserConnectionLimit = 83: "this user has all the connections to the service it may have";
+    /// Windows: `service_windows::users`.
+    UserPathLimit = 84: "this user has all the paths to destinations it may have";
+    /// Windows: of all, or of one process.
+    ConnectionLimit = 86: "the service has all the connections it may have, or this process has";
+    /// Windows: a call about the socket waits for another one that the program is in.
+    HandleBusy = 85: "Windows did not say in time what the socket is: another thread of the program waits in a call on it";
 }
 
 impl Reason {

@@ -1,0 +1,113 @@
+//! Windows' own firewall, asked on a thread of its own.
+//!
+//! | the firewall | answer |
+//! |---|---|
+//! | its service does not run, or is not installed | allowed: nothing filters packets then |
+//! | it answers | that |
+//! | it fails, or does not answer within [`TIMEOUT`] | an error: the caller refuses |
+
+use crate::firewall::{Firewall, FirewallError, InboundPort, InboundVerdict};
+use crate::sys;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+/// For so long an answer is awaited: less than programs wait for the service.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// At most so many questions wait.
+const MOST_QUESTIONS: usize = 32;
+
+type Answer = Result<InboundVerdict, FirewallError>;
+
+/// A question, and where its answer goes.
+struct Question {
+    port: InboundPort,
+    answer: SyncSender<Answer>,
+}
+
+/// The firewall of this Windows.
+#[derive(Debug)]
+pub struct WindowsFirewall {
+    questions: SyncSender<Question>,
+}
+
+impl WindowsFirewall {
+    /// Starts the thread, which ends with the value.
+    ///
+    /// # Errors
+    /// If there is no room for a thread.
+    pub fn start() -> io::Result<Self> {
+        let (questions, asked) = sync_channel(MOST_QUESTIONS);
+        std::thread::Builder::new().name("firewall".into()).spawn(move || answer_all(&asked))?;
+        Ok(Self { questions })
+    }
+}
+
+impl Firewall for WindowsFirewall {
+    fn inbound(&self, port: &InboundPort) -> Answer {
+        let (answer, answered) = sync_channel(1);
+        match self.questions.try_send(Question { port: port.clone(), answer }) {
+            Ok(()) => answered.recv_timeout(TIMEOUT).unwrap_or(Err(FirewallError::Silent)),
+            Err(TrySendError::Full(_)) => Err(FirewallError::Busy),
+            Err(TrySendError::Disconnected(_)) => Err(FirewallError::Silent),
+        }
+    }
+}
+
+fn answer_all(questions: &Receiver<Question>) {
+    let mut manager = None;
+    while let Ok(Question { port, answer }) = questions.recv() {
+        // If nothing waits for it any more, so be it.
+        let _ = answer.send(ask(&mut manager, &port));
+    }
+}
+
+fn ask(manager: &mut Option<sys::FirewallManager>, port: &InboundPort) -> Answer {
+    if !sys::runs_firewall()? {
+        return Ok(InboundVerdict::Allowed);
+    }
+    let connected = match manager.take() {
+        Some(connected) => connected,
+        None => sys::FirewallManager::connect()?,
+    };
+    // After a failure the next question connects again.
+    let answer = connected.inbound(port)?;
+    *manager = Some(connected);
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port_owner::PortProtocol;
+    use tickwire_stack::addr::{Address, Endpoint};
+
+    fn port(address: Address) -> InboundPort {
+        let program = Some(r"C:\windows\system32\winver.exe".into());
+        InboundPort { program, protocol: PortProtocol::Tcp, local: Endpoint::new(address, 7) }
+    }
+
+    #[test]
+    fn without_the_firewalls_service_everything_comes_in() {
+        assert!(!sys::runs_firewall().unwrap(), "Wine has no such service");
+        let firewall = WindowsFirewall::start().unwrap();
+        for address in [Address::ANY, Address::ANY_V4, Address::v4([10, 0, 0, 1])] {
+            assert_eq!(firewall.inbound(&port(address)).unwrap(), InboundVerdict::Allowed);
+        }
+    }
+
+    /// Wine 8 has the method, and does nothing in it (`E_NOTIMPL`). Later it lets everything in.
+    #[test]
+    fn windows_manager_of_the_firewall_is_asked() {
+        const NOT_IMPLEMENTED: i32 = 0x8000_4001_u32.cast_signed();
+        let manager = sys::FirewallManager::connect().unwrap();
+        for address in [Address::ANY, Address::ANY_V4, Address::v4([10, 0, 0, 1])] {
+            match manager.inbound(&port(address)) {
+                Ok(verdict) => assert_eq!(verdict, InboundVerdict::Allowed),
+                Err(FirewallError::Refused { source, .. }) => assert_eq!(source.raw_os_error(), Some(NOT_IMPLEMENTED)),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
