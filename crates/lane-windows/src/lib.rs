@@ -15,7 +15,9 @@
 //! | `section`, `event` | memory that processes share; what they wake each other by |
 //! | `event_watch` | does something when one of many events is set |
 //! | `pulled_socket` | a program's socket, in the service |
+//! | `process_user` | the user of a process |
 //! | `clock` | the time of lanes |
+//! | `thread_priority` | the priority of a thread that moves packets |
 //!
 //! May depend on `tickwire-lane`, the stack and on the operating system (Windows). It makes no
 //! policy: the service decides which programs may have a lane, and which flows.
@@ -32,8 +34,10 @@ pub mod lane_memory;
 pub mod lane_snapshot;
 pub mod port;
 mod private_object;
+pub mod process_user;
 pub mod pulled_socket;
 pub mod section;
 mod security_descriptor;
 pub mod stack_memory;
 mod sys;
+pub mod thread_priority;
