@@ -1,6 +1,8 @@
 //! What a driver has to offer: frames from and to a network card, in user mode.
 
+use std::any::Any;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tickwire_stack::ReceiveMetadata;
@@ -53,6 +55,10 @@ pub struct CardLosses {
     pub truncated: u64,
 }
 
+/// Work of a driver that takes time. It is done on any thread, while the card moves packets. The
+/// result is for [`PacketCard::take_prepared`].
+pub type SlowWork = Box<dyn FnOnce() -> io::Result<Box<dyn Any + Send>> + Send>;
+
 /// A network card, by a driver.
 pub trait PacketCard: Send {
     /// The index of its interface.
@@ -96,6 +102,30 @@ pub trait PacketCard: Send {
     /// # Errors
     /// If the driver cannot do that: the port stays the kernel's.
     fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()>;
+
+    /// What takes time of claiming these ports. `None` if nothing does. It may be left out; then
+    /// [`PacketCard::set_claimed`] takes the time.
+    fn prepare(&mut self, ports: &[(Protocol, u16)]) -> Option<SlowWork> {
+        let _ = ports;
+        None
+    }
+
+    /// What takes time of leaving ports to the kernel that are not claimed any more: to be asked
+    /// for about once a second. `None` if nothing is to be done.
+    fn prepare_less(&mut self) -> Option<SlowWork> {
+        None
+    }
+
+    /// Takes the result of such work.
+    fn take_prepared(&mut self, done: Box<dyn Any + Send>) {
+        drop(done);
+    }
+
+    /// Lanes will claim ports of this block, one after the other: a driver for which each is work
+    /// may take the packets of all of them at once. It gives back what is no lane's.
+    fn set_block(&mut self, ports: RangeInclusive<u16>) {
+        let _ = ports;
+    }
 
     /// Sleeps until a frame has been received, the card's waker is used, or for so long.
     fn wait(&mut self, time: Duration);

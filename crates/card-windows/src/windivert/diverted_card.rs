@@ -5,24 +5,32 @@
 //! filter is opened, and then the other one is told to stop: in between each packet goes to one of
 //! them. Packets that are given back are not seen again by a handle of the same priority. A port
 //! that is not claimed any more may stay in the filter for a second, as its packets are given back.
+//! The ports of the block for connections are in the filter all together, or none of them is.
+//!
+//! `filter_change` is about the filter, and the handles that other threads open and close.
+
+mod filter_change;
 
 use super::batch::{BatchedPacket, OutgoingBatch, ReceivedBatch};
 use super::driver::{DivertDriver, DivertHandle, Reception};
 use super::error::WinDivertError;
 use super::filter::DivertedPorts;
 use super::ip_packet;
+use super::port_block::PortBlock;
 use super::record::{AddressRecord, RecordFlag};
-use crate::card::{CardClock, CardLosses, CardWaker, LONGEST_FRAME, NicDescription, PacketCard, ReceivedFrame};
+use crate::card::{
+    CardClock, CardLosses, CardWaker, LONGEST_FRAME, NicDescription, PacketCard, ReceivedFrame, SlowWork,
+};
+use filter_change::PreparedFilter;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Checksum, ReceiveMetadata};
 use tickwire_steer::tables::{NicIndex, Protocol};
-
-/// For so long a port that is not claimed any more stays in the filter.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// At most so many handles are open. More than one is, while packets of a smaller filter wait.
 const MOST_HANDLES: usize = 8;
@@ -39,7 +47,12 @@ pub struct DivertedCard<D: DivertDriver> {
     clock: CardClock,
     /// The last one takes packets, the others have been told to stop.
     handles: Vec<D::Handle>,
+    /// They are to be closed, which takes the driver time.
+    retired: Vec<D::Handle>,
+    /// Opened on another thread.
+    prepared: Option<PreparedFilter<D::Handle>>,
     claimed: DivertedPorts,
+    block: Option<PortBlock>,
     /// The ports of the last handle's filter.
     filtered: DivertedPorts,
     /// When the last handle was opened.
@@ -70,8 +83,11 @@ impl<D: DivertDriver> DivertedCard<D> {
             nic,
             clock,
             handles,
+            retired: Vec::new(),
+            prepared: None,
             filtered: claimed.clone(),
             claimed,
+            block: None,
             changed: std::time::Instant::now(),
             waiting: VecDeque::new(),
             batch: ReceivedBatch::default(),
@@ -83,21 +99,8 @@ impl<D: DivertDriver> DivertedCard<D> {
         })
     }
 
-    /// Has the driver take the packets of the claimed ports.
-    fn change_filter(&mut self) -> Result<(), WinDivertError> {
-        let handle = self.driver.open(&self.claimed.filter(self.nic.index)?)?;
-        if let Some(before) = self.handles.last_mut() {
-            before.stop();
-        }
-        self.handles.push(handle);
-        self.filtered.clone_from(&self.claimed);
-        self.changed = std::time::Instant::now();
-        self.collect();
-        Ok(())
-    }
-
-    /// Takes what stopped handles have received, and closes those that have no more. If one does
-    /// not end, the driver gives back what it still has.
+    /// Takes what stopped handles have received; those that have no more are to be closed. If one
+    /// does not end, the driver gives back what it still has.
     fn collect(&mut self) {
         while self.handles.len() > 1 {
             let mut batch = ReceivedBatch::default();
@@ -105,17 +108,8 @@ impl<D: DivertDriver> DivertedCard<D> {
                 Ok(Reception::Packets) => self.waiting.push_back(batch),
                 Ok(Reception::Truncated) => self.losses.truncated += 1,
                 Ok(Reception::Nothing) if self.handles.len() <= MOST_HANDLES => return,
-                Ok(_) | Err(_) => drop(self.handles.remove(0)),
+                Ok(_) | Err(_) => self.retired.push(self.handles.remove(0)),
             }
-        }
-    }
-
-    /// Takes ports that are not claimed any more out of the filter.
-    fn shrink(&mut self) {
-        if self.filtered != self.claimed {
-            // If that fails, the filter takes more packets than it need.
-            let _ = self.change_filter();
-            self.changed = std::time::Instant::now();
         }
     }
 
@@ -135,7 +129,7 @@ impl<D: DivertDriver> DivertedCard<D> {
                 Ok(Reception::Nothing) => place += 1,
                 Ok(Reception::Ended) if is_last => return Err(io::ErrorKind::NotConnected.into()),
                 Err(error) if is_last => return Err(error),
-                Ok(Reception::Ended) | Err(_) => drop(self.handles.remove(place)),
+                Ok(Reception::Ended) | Err(_) => self.retired.push(self.handles.remove(place)),
             }
         }
         Ok(false)
@@ -246,20 +240,33 @@ impl<D: DivertDriver> PacketCard for DivertedCard<D> {
     }
 
     fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()> {
-        self.claimed.set(protocol, port, is_claimed);
+        self.mark(protocol, port, is_claimed);
         if !is_claimed || self.filtered.contains(protocol, port) {
             return Ok(());
         }
         self.change_filter().map_err(|error| {
-            self.claimed.set(protocol, port, false);
+            self.unmark(protocol, port);
             io::Error::other(error)
         })
     }
 
+    fn prepare(&mut self, ports: &[(Protocol, u16)]) -> Option<SlowWork> {
+        self.work_for(ports)
+    }
+
+    fn prepare_less(&mut self) -> Option<SlowWork> {
+        self.work_for_less()
+    }
+
+    fn take_prepared(&mut self, done: Box<dyn Any + Send>) {
+        self.take_filter(done);
+    }
+
+    fn set_block(&mut self, ports: RangeInclusive<u16>) {
+        self.block = Some(PortBlock::new(ports));
+    }
+
     fn wait(&mut self, time: Duration) {
-        if self.changed.elapsed() >= SETTLE {
-            self.shrink();
-        }
         if self.waiting.is_empty() {
             self.driver.wait(&self.handles, time);
         }

@@ -38,16 +38,24 @@ pub trait DivertHandle: Send {
     fn stop(&mut self);
 }
 
+/// Opens a handle on any thread.
+pub type Opener<H> = Box<dyn FnOnce(&str) -> Result<H, WinDivertError> + Send>;
+
 /// The driver.
 pub trait DivertDriver: Send {
     /// Its handles.
-    type Handle: DivertHandle;
+    type Handle: DivertHandle + 'static;
 
     /// Opens a handle.
     ///
     /// # Errors
     /// Why the driver refuses that.
-    fn open(&mut self, filter: &str) -> Result<Self::Handle, WinDivertError>;
+    fn open(&mut self, filter: &str) -> Result<Self::Handle, WinDivertError> {
+        self.opener()(filter)
+    }
+
+    /// What opens a handle, which may take the driver milliseconds.
+    fn opener(&self) -> Opener<Self::Handle>;
 
     /// Sleeps until one of the handles has received something, the waker is used, or for so long.
     fn wait(&mut self, handles: &[Self::Handle], time: Duration);

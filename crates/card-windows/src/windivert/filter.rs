@@ -48,6 +48,19 @@ impl DivertedPorts {
         }
     }
 
+    /// Adds a block of ports, or takes it out.
+    pub fn set_block(&mut self, protocol: Protocol, ports: RangeInclusive<u16>, is_diverted: bool) {
+        for port in ports {
+            self.set(protocol, port, is_diverted);
+        }
+    }
+
+    /// Whether all of these ports are among others.
+    #[must_use]
+    pub fn is_within(&self, others: &Self) -> bool {
+        self.tcp.is_subset(&others.tcp) && self.udp.is_subset(&others.udp)
+    }
+
     /// The filter that takes the packets for these ports from an interface, and ICMP errors. Of no
     /// port it takes nothing.
     ///
@@ -142,6 +155,8 @@ mod tests {
         let mut ports = DivertedPorts::default();
         assert!(ports.set(Protocol::Udp, 7, true) && !ports.set(Protocol::Udp, 7, true));
         assert!(ports.contains(Protocol::Udp, 7) && !ports.contains(Protocol::Tcp, 7));
+        assert!(ports.is_within(&ports) && DivertedPorts::default().is_within(&ports));
+        assert!(!ports.is_within(&DivertedPorts::default()));
         assert!(!ports.set(Protocol::Tcp, 7, false) && ports.set(Protocol::Udp, 7, false));
         assert_eq!(ports, DivertedPorts::default());
     }

@@ -1,7 +1,7 @@
 //! A handle of WinDivert's driver, and the driver as cards need it.
 
 use super::batch::{OutgoingBatch, ReceivedBatch};
-use super::driver::{DivertDriver, DivertHandle, Reception};
+use super::driver::{DivertDriver, DivertHandle, Opener, Reception};
 use super::error::{NEEDED, WinDivertError};
 use super::event::Event;
 use super::library::{WinDivertLibrary, last_error};
@@ -147,8 +147,9 @@ impl Drop for WinDivertHandle {
 impl DivertDriver for WinDivertDriver {
     type Handle = WinDivertHandle;
 
-    fn open(&mut self, filter: &str) -> Result<WinDivertHandle, WinDivertError> {
-        WinDivertHandle::open(self.library, filter)
+    fn opener(&self) -> Opener<WinDivertHandle> {
+        let library = self.library;
+        Box::new(move |filter| WinDivertHandle::open(library, filter))
     }
 
     fn wait(&mut self, handles: &[WinDivertHandle], time: Duration) {

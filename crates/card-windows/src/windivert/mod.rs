@@ -16,6 +16,7 @@
 //! | `library` | the driver's library and its functions (Windows) |
 //! | `handle` | a handle of the driver, and waiting for several (Windows) |
 //! | `receives` | receive calls that are under way (Windows) |
+//! | `port_block` | the block of ports for connections |
 //! | `event` | events (Windows) |
 //!
 //! Unsafe code is in the last four only.
@@ -32,6 +33,7 @@ pub mod handle;
 pub mod ip_packet;
 #[cfg(windows)]
 pub mod library;
+mod port_block;
 #[cfg(windows)]
 mod receives;
 pub mod record;

@@ -1,4 +1,5 @@
 use super::super::batch::tests::fill;
+use super::super::driver::Opener;
 use super::super::ip_packet::tests::{v4, v6};
 use super::super::ip_packet::{ETHERNET, NEIGHBOUR};
 use super::super::record::tests::arrived;
@@ -33,6 +34,18 @@ struct TestDriver(Arc<Mutex<State>>);
 impl TestDriver {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
+    }
+
+    fn filters(&self) -> usize {
+        self.state().filters.len()
+    }
+
+    fn stopped(&self, handle: usize) -> bool {
+        self.state().stopped[handle]
+    }
+
+    fn is_closed(&self, handle: usize) -> bool {
+        self.state().closed.contains(&handle)
     }
 
     fn queue(&self, handle: usize, packets: &[(AddressRecord, Vec<u8>)]) {
@@ -88,15 +101,18 @@ impl Drop for TestHandle {
 impl DivertDriver for TestDriver {
     type Handle = TestHandle;
 
-    fn open(&mut self, filter: &str) -> Result<TestHandle, WinDivertError> {
-        let mut state = self.state();
-        if state.refuses {
-            return Err(WinDivertError::Driver { code: 5 });
-        }
-        state.filters.push(filter.into());
-        state.queued.push(VecDeque::new());
-        state.stopped.push(false);
-        Ok(TestHandle(self.clone(), state.filters.len() - 1))
+    fn opener(&self) -> Opener<TestHandle> {
+        let driver = self.clone();
+        Box::new(move |filter| {
+            let mut state = driver.state();
+            if state.refuses {
+                return Err(WinDivertError::Driver { code: 5 });
+            }
+            state.filters.push(filter.into());
+            state.queued.push(VecDeque::new());
+            state.stopped.push(false);
+            Ok(TestHandle(driver.clone(), state.filters.len() - 1))
+        })
     }
 
     fn wait(&mut self, _: &[TestHandle], _: Duration) {
@@ -227,10 +243,10 @@ fn a_released_port_stays_in_the_filter_for_a_while_and_can_be_claimed_again() {
     card.set_claimed(Protocol::Udp, 7, false).unwrap();
     card.set_claimed(Protocol::Udp, 7, true).unwrap();
     assert_eq!(driver.state().filters.len(), 2);
-    card.shrink();
-    assert_eq!(driver.state().filters.len(), 2, "nothing is to be taken out");
+    assert!(less(&mut card).is_none(), "nothing is to be taken out");
     card.set_claimed(Protocol::Udp, 7, false).unwrap();
-    card.shrink();
+    let prepared = less(&mut card).unwrap();
+    work(&mut card, prepared);
     assert_eq!(driver.state().filters[2], "false");
 }
 
@@ -312,4 +328,87 @@ fn waiting_ends_at_once_while_packets_wait() {
     card.receive().unwrap().unwrap();
     card.wait(Duration::from_secs(100));
     assert_eq!(driver.state().waits, 1);
+}
+
+#[test]
+fn connections_in_a_row_from_the_block_open_one_handle() {
+    let (mut card, driver) = card();
+    card.set_block(5000..=5999);
+    for port in 5000..5200 {
+        card.set_claimed(Protocol::Tcp, port, true).unwrap();
+        card.set_claimed(Protocol::Tcp, port, false).unwrap();
+        card.wait(Duration::ZERO);
+    }
+    assert_eq!(driver.state().filters.len(), 2, "one that takes nothing, and one for the block");
+    assert!(driver.state().filters[1].contains("(tcp.DstPort >= 5000 and tcp.DstPort <= 5999)"));
+    card.set_claimed(Protocol::Udp, 5000, true).unwrap();
+    card.set_claimed(Protocol::Tcp, 80, true).unwrap();
+    let last = driver.state().filters.last().unwrap().clone();
+    assert!(last.contains("(tcp.DstPort == 80 or (tcp.DstPort >= 5000 and tcp.DstPort <= 5999))"), "{last}");
+    assert!(last.contains("(udp.DstPort >= 5000 and udp.DstPort <= 5999)"), "{last}");
+}
+
+#[test]
+fn a_block_that_the_driver_refuses_is_tried_again() {
+    let (mut card, driver) = card();
+    card.set_block(5000..=5999);
+    driver.state().refuses = true;
+    assert!(card.set_claimed(Protocol::Tcp, 5000, true).is_err());
+    driver.state().refuses = false;
+    card.set_claimed(Protocol::Tcp, 5000, true).unwrap();
+    assert_eq!(driver.state().filters.len(), 2);
+}
+
+/// What is to be done some time after the last change.
+fn less(card: &mut DivertedCard<TestDriver>) -> Option<SlowWork> {
+    card.changed -= filter_change::SETTLE;
+    card.prepare_less()
+}
+
+/// Does the work of a driver as another thread of the service does.
+fn work(card: &mut DivertedCard<TestDriver>, work: SlowWork) {
+    let done = std::thread::spawn(work).join().unwrap().unwrap();
+    card.take_prepared(done);
+}
+
+#[test]
+fn a_handle_that_was_opened_on_another_thread_is_the_one_for_the_port() {
+    let (mut card, driver) = card();
+    let port = (Protocol::Udp, 7);
+    let prepared = card.prepare(&[port]).unwrap();
+    work(&mut card, prepared);
+    assert!(!driver.state().stopped[0], "the port is not claimed yet");
+    driver.queue(1, &[(arrived(NIC, 5, &[]), v4(17, HERE, 30))]);
+    card.set_claimed(port.0, port.1, true).unwrap();
+    assert_eq!((driver.filters(), driver.stopped(0)), (2, true));
+    assert!(card.receive().unwrap().is_some(), "what it has taken before that");
+    assert!(card.prepare(&[port]).is_none(), "it is in the filter");
+    // One that is not needed after all is closed.
+    let prepared = card.prepare(&[(Protocol::Tcp, 80)]).unwrap();
+    work(&mut card, prepared);
+    card.set_claimed(Protocol::Tcp, 81, true).unwrap();
+    assert_eq!((driver.filters(), driver.is_closed(2)), (4, true));
+    assert!(!driver.state().filters[3].contains("80"));
+}
+
+#[test]
+fn ports_that_are_not_claimed_any_more_are_left_out_on_another_thread() {
+    let (mut card, driver) = card();
+    card.set_claimed(Protocol::Udp, 7, true).unwrap();
+    assert!(card.prepare_less().is_none());
+    card.set_claimed(Protocol::Udp, 7, false).unwrap();
+    assert!(card.prepare_less().is_none(), "it may be claimed again soon");
+    let prepared = less(&mut card).unwrap();
+    // It is claimed meanwhile: the larger filter stays.
+    card.set_claimed(Protocol::Udp, 7, true).unwrap();
+    work(&mut card, prepared);
+    assert_eq!((card.filtered.contains(Protocol::Udp, 7), driver.stopped(1)), (true, false));
+    card.set_claimed(Protocol::Udp, 7, false).unwrap();
+    let prepared = less(&mut card).unwrap();
+    work(&mut card, prepared);
+    assert_eq!((card.filtered.contains(Protocol::Udp, 7), driver.stopped(1)), (false, true));
+    let prepared = less(&mut card).unwrap();
+    work(&mut card, prepared);
+    assert!(driver.state().closed.contains(&1), "another thread closes it, too");
+    assert!(less(&mut card).is_none());
 }
