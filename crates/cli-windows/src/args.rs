@@ -1,6 +1,7 @@
 //! The definition of the command line. Options have the names that they have on Linux.
 
 use crate::driver::Driver;
+use crate::ports::PortsOption;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use tickwire_lane_windows::control::DEFAULT_PIPE;
@@ -71,12 +72,17 @@ pub(crate) struct Service {
     #[arg(long, value_name = "GROUP")]
     pub(crate) socket_group: Option<String>,
 
+    /// The block of ports from which accelerated programs connect, if they do not choose one
+    /// themselves, as FIRST-LAST; `none`: Windows chooses each
+    #[arg(long, value_name = "FIRST-LAST", default_value_t = PortsOption::default())]
+    pub(crate) ports: PortsOption,
+
     /// Enter it among Windows' services, with the other options of this command line, and end
     #[arg(long, conflicts_with = "uninstall")]
     pub(crate) install: bool,
 
     /// Stop it, remove it from Windows' services, and end
-    #[arg(long, conflicts_with_all = ["interface", "driver", "socket_group"])]
+    #[arg(long, conflicts_with_all = ["interface", "driver", "socket_group", "ports"])]
     pub(crate) uninstall: bool,
 
     /// Windows' service manager has started this process
@@ -113,8 +119,9 @@ pub(crate) struct Run {
 /// Show programs on the fast path, their sockets and the counters.
 ///
 /// The figures come from the lanes' memory, without asking the programs. For every socket it says
-/// whether it is accelerated and, if not, why. A user that may use the service sees the lanes of
-/// all users, as with `netstat`. On a console too narrow for the table each socket has a few lines.
+/// whether it is accelerated and, if not, why. A user sees its own programs, and an administrator
+/// (of an elevated console) those of all users. On a console too narrow for the table each socket
+/// has a few lines.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("manual/stat.txt"))]
 pub(crate) struct Stat {

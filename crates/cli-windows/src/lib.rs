@@ -7,6 +7,7 @@
 //! | `client` | asks the service |
 //! | `driver` | which drivers there are, and opening a network card by one |
 //! | `nic` | which network card |
+//! | `ports` | the block of ports from which programs connect |
 //! | `installation` | the library beside this program |
 //! | `sys` | calls of Windows |
 //!
@@ -22,6 +23,7 @@ mod doctor;
 mod driver;
 mod installation;
 mod nic;
+mod ports;
 mod run;
 mod service;
 mod stat;

@@ -9,6 +9,7 @@ use terminal_size::{Width, terminal_size_of};
 use tickwire_lane::control::{Claim as ClaimNumber, CountersOf, LaneInfo, Reason, Reply, Request};
 use tickwire_lane_windows::lane_memory::SECTION_BYTES;
 use tickwire_lane_windows::lane_snapshot::LaneSnapshot;
+use tickwire_lane_windows::process_user::current_user;
 use tickwire_lane_windows::section::SharedSection;
 use tickwire_service_windows::figures::{HOST_NAMES, LANE_LOSSES};
 use tickwire_show::output;
@@ -38,7 +39,9 @@ pub(crate) fn run(arguments: &Stat) -> Result<()> {
 fn gather(client: &mut Client) -> Result<StatReading> {
     let counters = HOST_NAMES.into_iter().zip(counters(client, CountersOf::Host, 0)?).collect();
     let host = Host { interfaces: interfaces(client)?, counters };
-    Ok(StatReading { host, lanes: lanes(client)?, incomplete: false, of_all_users: true })
+    // The service shows others only their own.
+    let of_all_users = current_user().is_ok_and(|user| user.is_administrator);
+    Ok(StatReading { host, lanes: lanes(client)?, incomplete: false, of_all_users })
 }
 
 /// The interfaces that the service accelerates.

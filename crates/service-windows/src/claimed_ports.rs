@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use tickwire_card_windows::card::PacketCard;
-use tickwire_registry::TableChange;
+use tickwire_registry::{FlowOwner, TableChange};
 use tickwire_steer::tables::Protocol;
 
 /// For each port, how many ports with an address and flows lanes have there.
@@ -24,18 +24,17 @@ impl ClaimedPorts {
         Ok(())
     }
 
+    /// The ports of which something is claimed by these changes, and nothing was before.
+    pub(crate) fn new_ports(&self, changes: &[TableChange]) -> Vec<(Protocol, u16)> {
+        let of_change = changes.iter().filter_map(|change| {
+            let (protocol, port, before, after) = use_of(change)?;
+            (after && !before && !self.0.contains_key(&(protocol, port))).then_some((protocol, port))
+        });
+        of_change.collect()
+    }
+
     fn follow_one(&mut self, change: &TableChange, card: &mut dyn PacketCard) -> io::Result<()> {
-        let (protocol, port, before, after) = match change {
-            TableChange::Port { key, before, after } => {
-                (key.protocol, key.local.port, !before.is_empty(), !after.is_empty())
-            }
-            // Flows that the kernel keeps are exceptions of a port that a lane has.
-            TableChange::Flow { key, before, after } => {
-                let of_lane = |owner: &Option<tickwire_registry::FlowOwner>| owner.is_some_and(|o| o.lane().is_some());
-                (key.protocol, key.local.port, of_lane(before), of_lane(after))
-            }
-            TableChange::Owned { .. } => return Ok(()),
-        };
+        let Some((protocol, port, before, after)) = use_of(change) else { return Ok(()) };
         let count = self.0.get(&(protocol, port)).copied().unwrap_or(0);
         let count_after = count + u32::from(after && !before) - u32::from(before && !after && count > 0);
         if (count == 0) != (count_after == 0) {
@@ -46,5 +45,20 @@ impl ClaimedPorts {
             count => self.0.insert((protocol, port), count),
         };
         Ok(())
+    }
+}
+
+/// Whether a lane has had something of a port before a change, and whether it has after it.
+fn use_of(change: &TableChange) -> Option<(Protocol, u16, bool, bool)> {
+    match change {
+        TableChange::Port { key, before, after } => {
+            Some((key.protocol, key.local.port, !before.is_empty(), !after.is_empty()))
+        }
+        // Flows that the kernel keeps are exceptions of a port that a lane has.
+        TableChange::Flow { key, before, after } => {
+            let of_lane = |owner: &Option<FlowOwner>| owner.is_some_and(|owner| owner.lane().is_some());
+            Some((key.protocol, key.local.port, of_lane(before), of_lane(after)))
+        }
+        TableChange::Owned { .. } => None,
     }
 }

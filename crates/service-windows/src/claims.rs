@@ -1,8 +1,8 @@
 //! The claims of all lanes, and the sockets that justify them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tickwire_lane::control::{Claim, ClaimInfo, ClaimKind, Parts, Reason};
-use tickwire_registry::{ClaimId, LaneId, ProvenSocket, Registry, TableChange, justifies};
+use tickwire_registry::{Bound, ClaimId, LaneId, ProvenSocket, Registry, TableChange, justifies};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_steer::tables::Protocol;
 
@@ -13,11 +13,22 @@ const MOST_OF_LANE: usize = 16_384;
 /// is no other program's, even if the program that has the lane has been killed.
 #[derive(Debug)]
 struct HeldClaim<S> {
+    lane: LaneId,
     kind: ClaimKind,
-    protocol: Protocol,
-    local: Endpoint,
+    bound: Bound,
     remote: Endpoint,
     socket: S,
+}
+
+/// A claim of all packets for a port.
+#[derive(Clone, Copy, Debug)]
+pub struct PortClaim {
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its number.
+    pub claim: Claim,
+    /// Where its socket is bound.
+    pub bound: Bound,
 }
 
 /// All claims. `S`: a socket, which is closed when its claim ends.
@@ -66,7 +77,7 @@ impl<S> Claims<S> {
             ClaimKind::Flow => self.registry.claim_flow(lane, bound, remote)?,
             ClaimKind::Bound | ClaimKind::Ephemeral => self.registry.claim_bound(lane, bound)?,
         };
-        let held = HeldClaim { kind, protocol: bound.protocol, local: bound.local, remote, socket };
+        let held = HeldClaim { lane, kind, bound, remote, socket };
         self.held.insert(id, held);
         *self.counts.entry(lane).or_default() += 1;
         Ok(NewClaim { claim: Claim(id), changes })
@@ -140,8 +151,30 @@ impl<S> Claims<S> {
     pub fn next(&self, lane: LaneId, Claim(after): Claim) -> Option<ClaimInfo> {
         let claim = self.registry.next_of_lane(lane, after)?;
         let held = self.held.get(&claim)?;
-        let HeldClaim { kind, local, remote, .. } = *held;
-        Some(ClaimInfo { claim: Claim(claim), kind, protocol: held.protocol.number(), local, remote })
+        let HeldClaim { kind, bound, remote, .. } = *held;
+        let (protocol, local) = (bound.protocol.number(), bound.local);
+        Some(ClaimInfo { claim: Claim(claim), kind, protocol, local, remote })
+    }
+
+    /// All claims of whole ports.
+    pub fn ports(&self) -> impl Iterator<Item = PortClaim> {
+        let whole = self.held.iter().filter(|(_, held)| held.kind != ClaimKind::Flow);
+        whole.map(|(&claim, held)| PortClaim { lane: held.lane, claim: Claim(claim), bound: held.bound })
+    }
+
+    /// The ports of which something is claimed.
+    pub fn taken_ports(&self) -> BTreeSet<u16> {
+        self.held.values().map(|held| held.bound.local.port).collect()
+    }
+
+    /// The claims at addresses that the network card does not have any more.
+    pub fn stranded(&self, is_ours: impl Fn(Address) -> bool) -> Vec<(LaneId, Claim)> {
+        let is_stranded = |held: &HeldClaim<S>| {
+            let at = held.bound.local.address;
+            !at.is_unspecified() && !at.is_multicast() && !is_ours(at)
+        };
+        let stranded = self.held.iter().filter(|(_, held)| is_stranded(held));
+        stranded.map(|(&claim, held)| (held.lane, Claim(claim))).collect()
     }
 }
 
@@ -180,6 +213,11 @@ mod tests {
         let first = claims.next(1, Claim(0)).unwrap();
         assert_eq!((first.claim, first.protocol, first.local.port), (udp.claim, 17, 53));
         let second = claims.next(1, first.claim).unwrap();
+        let whole: Vec<_> = claims.ports().map(|port| (port.lane, port.claim, port.bound.local.port)).collect();
+        assert_eq!(whole, [(1, udp.claim, 53)]);
+        assert_eq!(claims.taken_ports(), BTreeSet::from([53, 80]));
+        assert!(claims.stranded(|address| address == HERE).is_empty());
+        assert_eq!(claims.stranded(|_| false), [(1, udp.claim), (1, tcp.claim)]);
         assert_eq!((second.kind, second.remote), (ClaimKind::Flow, THERE));
         assert!(claims.next(1, second.claim).is_none());
         let (changes, sockets, outcome) = claims.release(

@@ -4,19 +4,22 @@
 
 mod common;
 
-use common::{CLAIM, REFUSED, Running, ask, claim, hello, socket};
+use common::{CLAIM, PORTS, REFUSED, Running, ask, claim, hello, socket};
 use std::net::UdpSocket;
 use std::os::windows::io::AsHandle;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use std::{process, thread};
-use tickwire_lane::control::{AttachMode, Claim, ClaimPart, CountersOf, Name, Parts, Reason, Reply, Request};
-use tickwire_lane_windows::control::ClientChannel;
+use tickwire_host_windows::{Firewall, FirewallError, InboundPort, InboundVerdict, PortProtocol};
+use tickwire_lane::control::{AttachMode, Claim, ClaimPart, CountersOf, Name, Parts, Push, Reason, Reply, Request};
+use tickwire_lane_windows::control::{ClientChannel, Unawaited};
 use tickwire_lane_windows::event::WakeEvent;
 use tickwire_lane_windows::lane_memory::{LaneMemory, LaneSide};
 use tickwire_lane_windows::lane_snapshot::LaneSnapshot;
 use tickwire_lane_windows::section::SharedSection;
 use tickwire_stack::Memory;
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Address, Endpoint};
 
 #[test]
 fn a_program_gets_the_memory_of_its_lane_and_no_more_rights_than_it_needs() {
@@ -148,4 +151,117 @@ fn a_tool_is_told_of_the_interface_of_lanes_and_of_programs_without_one() {
         thread::sleep(Duration::from_millis(5));
     }
     panic!("programs that are gone are listed: {:?}", listing(&mut tool));
+}
+
+#[test]
+fn ports_of_the_block_are_offered_until_all_are_claimed() {
+    let service = Running::new();
+    let (mut program, _) = service.program();
+    let wanted = Request::Ports { source: Address::ANY_V4, count: 100 };
+    let mut sockets = Vec::new();
+    loop {
+        let offered = match ask(&mut program, &wanted, &[]).0 {
+            Reply::Ports { ports, .. } => ports,
+            Reply::Refused { reason, .. } => {
+                assert_eq!(reason, Reason::FlowLimit);
+                break;
+            }
+            other => panic!("{other:?}"),
+        };
+        assert!(offered.as_slice().len() <= 16);
+        let bound = offered.as_slice().iter().filter_map(|offered| {
+            assert!(PORTS.contains(&offered.port));
+            UdpSocket::bind(("0.0.0.0", offered.port)).ok()
+        });
+        let before = sockets.len();
+        for socket in bound.collect::<Vec<_>>() {
+            claim(&mut program, &socket).unwrap();
+            sockets.push(socket);
+        }
+        if sockets.len() == before {
+            // Another program of this machine has the others.
+            break;
+        }
+    }
+    assert!(sockets.len() > 10);
+}
+
+/// A firewall that says the same of every port, and notes what it was asked.
+#[derive(Default)]
+struct OneRule {
+    /// 0: allowed, 1: restricted, 2: blocked, else: no answer.
+    verdict: AtomicU32,
+    asked: Mutex<Vec<InboundPort>>,
+}
+
+impl Firewall for OneRule {
+    fn inbound(&self, port: &InboundPort) -> Result<InboundVerdict, FirewallError> {
+        self.asked.lock().unwrap().push(port.clone());
+        match self.verdict.load(SeqCst) {
+            0 => Ok(InboundVerdict::Allowed),
+            1 => Ok(InboundVerdict::Restricted),
+            2 => Ok(InboundVerdict::Blocked),
+            _ => Err(FirewallError::Silent),
+        }
+    }
+}
+
+#[test]
+fn a_port_is_claimed_only_if_the_firewall_lets_its_packets_in() {
+    let rule = Arc::new(OneRule::default());
+    let service = Running::behind(Arc::clone(&rule) as Arc<dyn Firewall>);
+    let (mut program, _) = service.program();
+    let udp = socket();
+    for (verdict, reason) in [(1, Reason::FirewallRestricts), (2, Reason::FirewallBlocks), (3, Reason::FirewallUnknown)]
+    {
+        rule.verdict.store(verdict, SeqCst);
+        assert_eq!(claim(&mut program, &udp), Err(reason));
+    }
+    let asked = rule.asked.lock().unwrap().pop().unwrap();
+    let own = std::env::current_exe().unwrap().display().to_string();
+    assert_eq!(asked.program.as_deref().map(str::to_lowercase), Some(own.to_lowercase()));
+    let port = udp.local_addr().unwrap().port();
+    assert_eq!((asked.protocol, asked.local.port), (PortProtocol::Udp, port));
+    rule.verdict.store(0, SeqCst);
+    claim(&mut program, &udp).unwrap();
+}
+
+#[test]
+fn a_claim_ends_when_the_firewall_would_not_let_its_packets_in_any_more() {
+    let rule = Arc::new(OneRule::default());
+    let service = Running::behind(Arc::clone(&rule) as Arc<dyn Firewall>);
+    let (mut program, _) = service.program();
+    let (first, second) = (socket(), socket());
+    let held = claim(&mut program, &first).unwrap();
+    rule.verdict.store(3, SeqCst);
+    let before = rule.asked.lock().unwrap().len();
+    wait_until(|| rule.asked.lock().unwrap().len() > before);
+    rule.verdict.store(2, SeqCst);
+    let lost = pushed(&mut program);
+    assert!(matches!(lost, Push::ClaimLost { claim, reason: Reason::FirewallBlocks } if claim == held), "{lost:?}");
+    rule.verdict.store(0, SeqCst);
+    // It was not ended while the firewall gave no answer; now it is free again.
+    claim(&mut program, &first).unwrap();
+    claim(&mut program, &second).unwrap();
+}
+
+/// Waits for what happens within seconds.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What the service tells next.
+fn pushed(program: &mut ClientChannel) -> Push {
+    let mut told = None;
+    wait_until(|| {
+        if let Some(Unawaited::Push(push)) = program.take().unwrap() {
+            told = Some(push);
+        }
+        told.is_some()
+    });
+    told.unwrap()
 }

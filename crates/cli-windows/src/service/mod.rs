@@ -13,7 +13,7 @@ use crate::{driver, nic};
 use anyhow::{Context, Result};
 use std::os::windows::io::AsHandle;
 use std::sync::Arc;
-use tickwire_host_windows::read_tables;
+use tickwire_host_windows::{WindowsFirewall, read_tables};
 use tickwire_lane_windows::event::WakeEvent;
 use tickwire_service_windows::service::{AcceleratedHost, ServiceParts, WindowsService};
 
@@ -43,7 +43,9 @@ fn serve(arguments: &Service, stop: &WakeEvent, ready: impl FnOnce() -> Result<(
     let host = AcceleratedHost::open(opened.nic).context("cannot read addresses and routes")?;
     let pipe = arguments.socket.pipe();
     let users = users::sid(arguments.socket_group.as_deref())?;
-    let parts = ServiceParts { pipe: pipe.into(), users, card: opened.card, driver: driver.name(), host };
+    let firewall = Arc::new(WindowsFirewall::start().context("cannot start a thread")?);
+    let (pipe_name, card, ports) = (pipe.into(), opened.card, arguments.ports.0.clone());
+    let parts = ServiceParts { pipe: pipe_name, users, card, driver: driver.name(), host, firewall, ports };
     let mut service = WindowsService::start(parts)?;
     tracing::info!(interface = %interface.alias, driver = driver.name(), pipe, "the service runs");
     ready()?;

@@ -329,7 +329,8 @@ messages! {
     };
     /// Bind ephemeral TCP ports at an address of the host, and divert packets for them to this
     /// lane, which opens connections from them without further requests. Answered by
-    /// [`Reply::Ports`] or [`Reply::Refused`].
+    /// [`Reply::Ports`] or [`Reply::Refused`]. On Windows ports are only offered, of either
+    /// protocol: the program binds a socket to one, and claims it with that.
     Ports = 16 [0] {
         /// The address.
         source: Address,
@@ -419,7 +420,7 @@ messages! {
     };
     /// Captured packets arrive through the descriptor.
     Capturing = 11 [1];
-    /// Ephemeral ports, at least one, each claimed.
+    /// Ephemeral ports, at least one, each claimed. (On Windows: offered, with claim 0.)
     Ports = 13 [0] {
         /// The service's network namespace, as `SO_NETNS_COOKIE` reports it: in another one the
         /// ports are not bound.

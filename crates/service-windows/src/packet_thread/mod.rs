@@ -3,13 +3,14 @@
 
 use crate::claimed_ports::ClaimedPorts;
 use crate::forwarder::{Forwarder, LaneRings, OutgoingFrame, RingLosses};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tickwire_card_windows::card::{CardLosses, CardWaker, PacketCard, ReceivedFrame};
+use tickwire_card_windows::card::{CardLosses, CardWaker, PacketCard, ReceivedFrame, SlowWork};
 use tickwire_lane::record_ring::{ProducerMemory, RingMemory, Wakes};
 use tickwire_registry::TableChange;
 use tickwire_stack::addr::Endpoint;
@@ -54,6 +55,14 @@ pub struct PathCounters {
     pub unsent: u64,
     /// What the card has lost.
     pub losses: CardLosses,
+}
+
+/// What has become of a change that gives lanes something.
+pub enum Begun {
+    /// It is done, or the driver has refused it.
+    Done(io::Result<()>),
+    /// This is to be done first.
+    First(SlowWork),
 }
 
 /// A kernel of which nothing is known about its sockets: a peer's SYN between the ends of a lane's
@@ -112,6 +121,25 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
     pub fn remove_lane(&mut self, lane: LaneNumber) -> (LaneCounters, RingLosses) {
         self.wakers.remove(&lane);
         self.forwarder.remove_lane(lane)
+    }
+
+    /// As [`PacketPath::apply`], unless the driver takes time for it: then the work is returned,
+    /// which is to be done on another thread, before [`PacketPath::take_prepared`] and `apply`.
+    pub fn begin(&mut self, changes: &[TableChange]) -> Begun {
+        match self.card.prepare(&self.claimed.new_ports(changes)) {
+            Some(work) => Begun::First(work),
+            None => Begun::Done(self.apply(changes)),
+        }
+    }
+
+    /// What takes the driver time of leaving ports to the kernel.
+    pub fn prepare_less(&mut self) -> Option<SlowWork> {
+        self.card.prepare_less()
+    }
+
+    /// Takes the result of the driver's work.
+    pub fn take_prepared(&mut self, done: Box<dyn Any + Send>) {
+        self.card.take_prepared(done);
     }
 
     /// Follows the registry of claims where it gives something, and has the driver take the packets

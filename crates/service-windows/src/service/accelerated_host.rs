@@ -58,6 +58,11 @@ impl AcceleratedHost {
         addresses(self.host.tables(), self.nic.index).any(|own| own == address)
     }
 
+    /// The card's addresses.
+    pub(super) fn own_addresses(&self) -> Vec<Address> {
+        addresses(self.host.tables(), self.nic.index).collect()
+    }
+
     /// The card, as tools show it. `driver`: the name of what gives its packets.
     pub(super) fn describe(&self, driver: &str) -> Accelerated {
         let NicDescription { index, mac, mtu } = self.nic;

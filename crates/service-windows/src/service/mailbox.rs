@@ -3,6 +3,8 @@
 use std::io;
 use std::os::windows::io::{AsHandle, BorrowedHandle};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+use tickwire_lane::control::{Claim, Reason};
 use tickwire_lane_windows::event::WakeEvent;
 
 /// Wakes a client's thread.
@@ -10,11 +12,12 @@ use tickwire_lane_windows::event::WakeEvent;
 pub(super) struct Mailbox {
     event: WakeEvent,
     is_ending: AtomicBool,
+    lost: Mutex<Vec<(Claim, Reason)>>,
 }
 
 impl Mailbox {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { event: WakeEvent::new()?, is_ending: AtomicBool::new(false) })
+        Ok(Self { event: WakeEvent::new()?, is_ending: AtomicBool::new(false), lost: Mutex::default() })
     }
 
     /// The connection is to end.
@@ -25,6 +28,17 @@ impl Mailbox {
 
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(SeqCst)
+    }
+
+    /// A claim has ended: the program is to be told.
+    pub(super) fn lose(&self, claim: Claim, reason: Reason) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push((claim, reason));
+        self.event.set();
+    }
+
+    /// The claims that have ended since the last call.
+    pub(super) fn take_lost(&self) -> Vec<(Claim, Reason)> {
+        std::mem::take(&mut self.lost.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Is signalled when there is something.

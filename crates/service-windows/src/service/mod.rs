@@ -6,26 +6,36 @@
 //! | `core` | lanes and claims, and the thread that moves packets: one owner for all of it |
 //! | `lane_grant` | a new lane: its memory and events, and what its program gets of them |
 //! | `client` | one program's connection, on a thread of its own |
+//! | `recheck` | claims that the firewall would not let in any more |
+//! | `handle_thread` | calls of Windows about handles of programs |
 //! | `mailbox` | what other threads have for a client |
 
 mod accelerated_host;
 mod client;
 mod core;
+mod handle_thread;
 mod lane_grant;
 mod mailbox;
+mod recheck;
 
 pub use accelerated_host::AcceleratedHost;
 
 use self::core::Core;
+use crate::users::{Resource, User, UserShare, Users};
 use mailbox::Mailbox;
+use recheck::Recheck;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::windows::io::BorrowedHandle;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_card_windows::card::PacketCard;
+use tickwire_host_windows::Firewall;
+use tickwire_lane::control::{Push, Reason};
 use tickwire_lane_windows::control::{ListenError, PipeListener, ServerChannel};
 use tickwire_lane_windows::event::wait_for;
+use tickwire_lane_windows::process_user::user_of;
 use tickwire_lane_windows::{clock, pulled_socket};
 
 /// At most so many programs are connected at a time.
@@ -52,6 +62,10 @@ pub struct ServiceParts {
     pub driver: &'static str,
     /// The host that the card is in.
     pub host: AcceleratedHost,
+    /// What is asked before a port is claimed.
+    pub firewall: Arc<dyn Firewall>,
+    /// The block of ports that is offered for connections; `None`: Windows chooses all ports.
+    pub ports: Option<RangeInclusive<u16>>,
 }
 
 /// Why a service did not start.
@@ -68,6 +82,8 @@ pub enum ServiceStartError {
 /// What the threads of a service share.
 struct Shared {
     core: Mutex<Core>,
+    firewall: Arc<dyn Firewall>,
+    users: Users,
 }
 
 impl Shared {
@@ -76,6 +92,13 @@ impl Shared {
     fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the thread of a connection has from the beginning.
+struct ClientOf {
+    user: User,
+    /// The connection counts for the user.
+    _share: UserShare,
 }
 
 struct ClientThread {
@@ -89,6 +112,7 @@ pub struct WindowsService {
     listener: PipeListener,
     shared: Arc<Shared>,
     clients: Vec<ClientThread>,
+    _recheck: Recheck,
 }
 
 impl WindowsService {
@@ -99,9 +123,10 @@ impl WindowsService {
     pub fn start(parts: ServiceParts) -> Result<Self, ServiceStartError> {
         pulled_socket::start_winsock()?;
         let listener = PipeListener::new(&parts.pipe, &parts.users)?;
-        let core = Core::start(parts.card, parts.driver, parts.host)?;
-        let shared = Arc::new(Shared { core: Mutex::new(core) });
-        Ok(Self { listener, shared, clients: Vec::new() })
+        let core = Core::start(parts.card, parts.driver, parts.host, parts.ports)?;
+        let shared = Arc::new(Shared { core: Mutex::new(core), firewall: parts.firewall, users: Users::default() });
+        let recheck = Recheck::start(&shared)?;
+        Ok(Self { listener, shared, clients: Vec::new(), _recheck: recheck })
     }
 
     /// Accepts programs until `stop` is signalled.
@@ -120,6 +145,7 @@ impl WindowsService {
             }
             if refreshed.elapsed() >= REFRESH {
                 self.shared.core().refresh();
+                self.shared.core().leave_ports();
                 refreshed = Instant::now();
             }
             self.clients.retain(|client| !client.thread.is_finished());
@@ -131,20 +157,38 @@ impl WindowsService {
         }
     }
 
-    /// Serves a program on a thread of its own.
-    fn serve(&mut self, channel: ServerChannel) {
-        let process = channel.process_id();
+    /// Whether there may be one more connection of a process.
+    fn share_of(&self, process: u32, user: &User) -> Result<UserShare, Reason> {
         let of_process = self.clients.iter().filter(|client| client.process == process).count();
         if self.clients.len() >= MOST_CLIENTS || of_process >= MOST_OF_PROCESS {
-            tracing::warn!(process, "too many connections: closing this one");
-            return;
+            return Err(Reason::ConnectionLimit);
         }
+        self.shared.users.take(&user.id, Resource::Connection)
+    }
+
+    /// Serves a program on a thread of its own.
+    fn serve(&mut self, mut channel: ServerChannel) {
+        let process = channel.process_id();
+        let user = user_of(channel.process())
+            .map(|user| User { id: user.sid.into(), is_administrator: user.is_administrator });
+        let user = user.inspect_err(|error| tracing::debug!(process, %error, "a program's user is not known"));
+        let user = user.unwrap_or_else(|_| User::unknown());
+        let share = match self.share_of(process, &user) {
+            Ok(share) => share,
+            Err(reason) => {
+                tracing::warn!(process, %reason, "a connection is closed");
+                // If the program does not hear it, it sees the end.
+                let _ = channel.send(&Push::Closing { reason }, 0, &[]);
+                return;
+            }
+        };
+        let client = ClientOf { user, _share: share };
         let begin = || {
             let mailbox = Arc::new(Mailbox::new()?);
             let (shared, own) = (Arc::clone(&self.shared), Arc::clone(&mailbox));
             let thread = std::thread::Builder::new()
                 .name("client".into())
-                .spawn(move || client::serve(&shared, channel, &own))?;
+                .spawn(move || client::serve(&shared, channel, own, client))?;
             io::Result::Ok(ClientThread { process, mailbox, thread })
         };
         match begin() {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::net::UdpSocket;
+use std::ops::RangeInclusive;
 use std::os::windows::io::{AsHandle, AsSocket, BorrowedHandle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -10,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, process, thread};
 use tickwire_card_windows::card::{CardWaker, NicDescription, PacketCard, ReceivedFrame};
+use tickwire_host_windows::{Firewall, NoFirewall};
 use tickwire_lane::control::{Claim, ClaimKind, Name, Reason, Reply, Request};
 use tickwire_lane_windows::control::{ClientChannel, Handles};
 use tickwire_lane_windows::event::WakeEvent;
@@ -57,6 +59,9 @@ impl PacketCard for NoCable {
     }
 }
 
+/// The ports that are offered for connections.
+pub(crate) const PORTS: RangeInclusive<u16> = 36_000..=36_019;
+
 /// A port of which the driver does not take the packets.
 pub(crate) const REFUSED: u16 = 47_391;
 
@@ -69,6 +74,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn new() -> Self {
+        Self::behind(Arc::new(NoFirewall))
+    }
+
+    /// On a host with this firewall.
+    pub(crate) fn behind(firewall: Arc<dyn Firewall>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let pipe = format!(r"\\.\pipe\tickwire-test-{}-{}", process::id(), NUMBER.fetch_add(1, SeqCst));
         let stop = Arc::new(WakeEvent::new().unwrap());
@@ -78,7 +88,15 @@ impl Running {
             let card = Box::new(NoCable(Arc::new(Woken(thread::current()))));
             let nic = NicDescription { index: 1, mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500 };
             let host = AcceleratedHost::open(nic).unwrap();
-            let parts = ServiceParts { pipe: name, users: "WD".into(), card, driver: "none", host };
+            let parts = ServiceParts {
+                pipe: name,
+                users: "WD".into(),
+                card,
+                driver: "none",
+                host,
+                firewall,
+                ports: Some(PORTS),
+            };
             let mut service = WindowsService::start(parts).unwrap();
             started.send(()).unwrap();
             service.run(end.as_handle()).unwrap();

@@ -27,7 +27,8 @@ pub fn page(reading: &StatReading, width: Option<usize>) -> String {
     }
     if reading.lanes.is_empty() {
         line("");
-        let (whose, who) = if reading.of_all_users { ("", "") } else { (" of this user", " (root sees those of all)") };
+        let others = if cfg!(windows) { " (administrators see those of all)" } else { " (root sees those of all)" };
+        let (whose, who) = if reading.of_all_users { ("", "") } else { (" of this user", others) };
         line(&format!("no program{whose} is on the fast path: start one with `tickwire run PROGRAM`{who}"));
         return page;
     }

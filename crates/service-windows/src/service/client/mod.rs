@@ -1,26 +1,28 @@
 //! One program's connection.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `claiming` | claims, and the sockets that justify them |
+//! | `paths` | paths to destinations |
 
-use super::Shared;
-use super::accelerated_host::interval;
-use super::core::ListedLane;
+mod claiming;
+mod paths;
+
+use super::core::{LaneProgram, ListedLane};
+use super::handle_thread::HandleThread;
 use super::mailbox::Mailbox;
-use crate::kernel_sockets::{self, Asked};
-use crate::socket_proof;
-use std::os::windows::io::{AsHandle, OwnedHandle};
+use super::{ClientOf, Shared};
+use paths::KeptPath;
+use std::os::windows::io::AsHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tickwire_host_windows::{PortProtocol, ResolvedPath, endpoint_rows};
-use tickwire_lane::control::{ClaimKind, ClaimPart, Name, Parts, Push, Reason, Reply, Request, Token};
+use tickwire_host_windows::process_image;
+use tickwire_lane::control::{CountersOf, Name, Push, Reason, Reply, Request, Token};
 use tickwire_lane_windows::control::{ClientRequest, HandleGrant, ReceiveError, ServerChannel};
 use tickwire_lane_windows::event::wait_for;
 use tickwire_lane_windows::lane_memory::LIMITS;
 use tickwire_lane_windows::lane_snapshot::{LaneSnapshot, TOOL_READS};
-use tickwire_registry::{LaneId, ProvenSocket};
-use tickwire_stack::addr::Endpoint;
-use tickwire_stack::path::Query;
-use tickwire_steer::tables::Protocol;
-
-/// At most so many paths of a program are looked after; changes of others are not pushed.
-const MOST_PATHS: usize = 4096;
+use tickwire_registry::LaneId;
 
 /// At most so many requests are answered before the thread looks at anything else.
 const TURN: usize = 64;
@@ -31,20 +33,18 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 struct Client<'s> {
     shared: &'s Shared,
     channel: ServerChannel,
+    mailbox: Arc<Mailbox>,
+    client: ClientOf,
+    /// The file of its program.
+    image: Option<Arc<str>>,
+    /// Examines and closes its handles, once there are some.
+    handles: Option<HandleThread>,
     lane: Option<LaneId>,
     /// Its number among the programs without a lane, if it is one.
     unserved: Option<u64>,
     paths: Vec<KeptPath>,
     /// [`super::core::Core::generation`] when they were found.
     generation: u64,
-}
-
-/// A path that the program has asked for.
-struct KeptPath {
-    found: ResolvedPath,
-    since: Instant,
-    /// When it is to be looked at again.
-    at: Instant,
 }
 
 impl Drop for Client<'_> {
@@ -59,12 +59,15 @@ impl Drop for Client<'_> {
 }
 
 /// Serves a program until it has gone, or the service ends.
-pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: &Mailbox) {
+pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: Arc<Mailbox>, client: ClientOf) {
     let process = channel.process_id();
-    let mut client = Client { shared, channel, lane: None, unserved: None, paths: Vec::new(), generation: 0 };
-    while !mailbox.is_ending() {
+    let image = process_image(channel.process()).map(Arc::from);
+    let image = image.inspect_err(|error| tracing::debug!(process, %error, "a program's file is not known")).ok();
+    let (handles, lane, unserved, paths) = (None, None, None, Vec::new());
+    let mut client = Client { shared, channel, mailbox, client, image, handles, lane, unserved, paths, generation: 0 };
+    while !client.mailbox.is_ending() {
         match client.turn() {
-            Ok(()) => client.wait(mailbox),
+            Ok(()) => client.wait(),
             Err(error) => {
                 tracing::debug!(process, %error, "a program's connection has ended");
                 break;
@@ -75,8 +78,8 @@ pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: &Mailbox) 
 
 impl Client<'_> {
     /// Sleeps until there is something to do.
-    fn wait(&self, mailbox: &Mailbox) {
-        let (request, ending) = (self.channel.event(), mailbox.event());
+    fn wait(&self) {
+        let (request, ending) = (self.channel.event(), self.mailbox.event());
         let process = self.channel.process();
         let next = self.paths.iter().map(|path| path.at.saturating_duration_since(Instant::now())).min();
         let time = next.map_or(LONGEST_SLEEP, |next| next.min(LONGEST_SLEEP));
@@ -86,47 +89,16 @@ impl Client<'_> {
         };
     }
 
-    /// Looks at paths again, and tells the program what has changed.
-    fn push_paths(&mut self) -> Result<(), Box<dyn std::error::Error>> {
-        let now = Instant::now();
-        let generation = self.shared.core().generation();
-        let is_anew = std::mem::replace(&mut self.generation, generation) != generation;
-        for path in self.paths.iter_mut().filter(|path| is_anew || path.at <= now) {
-            let KeptPath { found, since, at } = path;
-            let has_changed = if is_anew {
-                let new = self.shared.core().resolve(&found.path.query);
-                let old = std::mem::replace(found, new);
-                *since = now;
-                !is_same(&old, found)
-            } else {
-                self.shared.core().update(found)
-            };
-            *at = now + interval(found, now.saturating_duration_since(*since));
-            if has_changed {
-                let push = Push::PathChanged { path: found.path, reason: found.reason };
-                if let Err(error) = self.channel.send(&push, 0, &[])
-                    && error.is_end()
-                {
-                    return Err(error.into());
-                }
+    /// Tells the program which of its claims have ended.
+    fn push_lost(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        for (claim, reason) in self.mailbox.take_lost() {
+            if let Err(error) = self.channel.send(&Push::ClaimLost { claim, reason }, 0, &[])
+                && error.is_end()
+            {
+                return Err(error.into());
             }
         }
         Ok(())
-    }
-
-    /// Answers [`Request::Resolve`].
-    fn resolve(&mut self, query: &Query) -> Result<Reply, Reason> {
-        self.lane()?;
-        let found = self.shared.core().resolve(query);
-        tracing::debug!(destination = %query.destination, state = ?found.path.state, reason = ?found.reason, "a path");
-        let reply = Reply::Path { path: found.path, reason: found.reason };
-        self.paths.retain(|path| path.found.path.query != *query);
-        if self.paths.len() < MOST_PATHS {
-            let since = Instant::now();
-            let at = since + interval(&found, Duration::ZERO);
-            self.paths.push(KeptPath { found, since, at });
-        }
-        Ok(reply)
     }
 
     /// Answers what has been asked. An error ends the connection.
@@ -143,6 +115,7 @@ impl Client<'_> {
                 Err(_) => break,
             }
         }
+        self.push_lost()?;
         self.push_paths()?;
         self.channel.flush()?;
         if has_ended(&self.channel) {
@@ -174,12 +147,16 @@ impl Client<'_> {
                 self.lane().and_then(|lane| self.shared.core().release(lane, &parts)).map(|()| Reply::Done)
             }
             Request::Resolve { query, .. } => self.resolve(&query),
+            Request::Ports { source, count } => self.lane().and_then(|_| self.offer_ports(source, count)),
             Request::ListInterfaces { after } => Ok(match self.shared.core().next_interface(after) {
                 Some(info) => Reply::Interface { info: Box::new(info) },
                 None => Reply::Done,
             }),
             Request::Counters { of, lane } => {
-                let figures = self.shared.core().figures(of, lane);
+                let core = self.shared.core();
+                let is_shown = of == CountersOf::Host || core.shows(lane, &self.client.user);
+                let figures = if is_shown { core.figures(of, lane) } else { Err(Reason::LaneGone) };
+                drop(core);
                 figures.map(|figures| Reply::Counters { figures: Box::new(figures) })
             }
             Request::OnKernel { program, reason } => {
@@ -189,55 +166,16 @@ impl Client<'_> {
                 self.note_unserved(program, reason);
                 Ok(Reply::Done)
             }
-            Request::ListClaims { lane, after } => Ok(match self.shared.core().next_claim(lane, after) {
-                Some(held) => Reply::Held { held },
-                None => Reply::Done,
-            }),
+            Request::ListClaims { lane, after } => {
+                let core = self.shared.core();
+                let next = core.shows(lane, &self.client.user).then(|| core.next_claim(lane, after)).flatten();
+                Ok(next.map_or(Reply::Done, |held| Reply::Held { held }))
+            }
             // What lanes of Linux ask for: processes that share a lane, TAP devices, connections
             // that the kernel is to continue.
             _ => Err(Reason::BadRequest),
         };
         self.send(outcome.unwrap_or_else(refused), number)
-    }
-
-    /// Answers [`Request::Claim`].
-    fn claim(&self, lane: LaneId, wanted: (ClaimKind, Endpoint), socket: OwnedHandle) -> Result<Reply, Reason> {
-        // Before the core is locked: Windows may take its time.
-        let mut proven = socket_proof::examine(socket.as_handle())?;
-        if wanted.0 == ClaimKind::Flow {
-            self.choose_source(&mut proven, wanted.1)?;
-        }
-        let process = self.channel.process_id();
-        let protocol = if proven.bound.protocol == Protocol::Tcp { PortProtocol::Tcp } else { PortProtocol::Udp };
-        let is_allowed = || {
-            let rows = endpoint_rows(protocol).map_err(|_| Reason::NoDiagnostics)?;
-            kernel_sockets::allow(&Asked { socket: &proven, kind: wanted.0, remote: wanted.1, process }, &rows)
-        };
-        is_allowed()?;
-        let (claim, local) = self.shared.core().claim(lane, wanted, (socket, proven))?;
-        // And again: the kernel may have got a connection in the meantime. From now on it gets
-        // none.
-        if let Err(reason) = is_allowed() {
-            let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
-            let _ = self.shared.core().release(lane, &parts);
-            return Err(reason);
-        }
-        Ok(Reply::Claimed { claim, local })
-    }
-
-    /// A socket at any address has its port at each. Its connection goes out from the one by which
-    /// the host reaches the peer, as the kernel chooses it: the flow is claimed there.
-    fn choose_source(&self, proven: &mut ProvenSocket, remote: Endpoint) -> Result<(), Reason> {
-        let bound = &mut proven.bound;
-        let reaches = bound.local.address.family() == remote.address.family() || bound.dual;
-        if bound.local.address.is_unspecified() && reaches {
-            let found = self.shared.core().resolve(&Query::to(remote.address));
-            if found.reason != Reason::None {
-                return Err(found.reason);
-            }
-            bound.local.address = found.path.source;
-        }
-        Ok(())
     }
 
     fn lane(&self) -> Result<LaneId, Reason> {
@@ -247,7 +185,7 @@ impl Client<'_> {
     /// Answers [`Request::ListLanes`]: with a copy of what the lane's program has written about its
     /// sockets, which is made without the core's lock.
     fn list_lane(&mut self, number: u32, after: u64) -> Result<(), Box<dyn std::error::Error>> {
-        let next = self.shared.core().next_lane(after);
+        let next = self.shared.core().next_lane(after, &self.client.user);
         let Some(ListedLane { cursor, info, memory }) = next else { return self.send(Reply::Done, number) };
         // Without memory for a copy, the tool shows the lane without it.
         let copy = memory.and_then(|memory| LaneSnapshot::take(&memory).ok());
@@ -265,7 +203,8 @@ impl Client<'_> {
         if let Some(number) = self.unserved.take() {
             core.forget_unserved(number);
         }
-        self.unserved = Some(core.note_unserved(self.channel.process_id(), program, reason));
+        let user = Arc::clone(&self.client.user.id);
+        self.unserved = Some(core.note_unserved(self.channel.process_id(), user, program, reason));
     }
 
     /// Answers [`Request::Hello`].
@@ -273,7 +212,10 @@ impl Client<'_> {
         if self.lane.is_some() {
             return self.send(refused(Reason::BadRequest), number);
         }
-        let made = self.shared.core().new_lane(self.channel.process_id(), program, layout);
+        let (process, image) = (self.channel.process_id(), self.image.clone());
+        let (mailbox, user) = (Arc::clone(&self.mailbox), Arc::clone(&self.client.user.id));
+        let of = LaneProgram { process, image, mailbox, user };
+        let made = self.shared.core().new_lane(&self.shared.users, &of, program, layout);
         let (lane, grant) = match made {
             Ok(made) => made,
             Err(reason) => {
@@ -290,15 +232,6 @@ impl Client<'_> {
         self.channel.send(&reply, number, &grant.handles())?;
         Ok(())
     }
-}
-
-/// Whether two paths are the same to a stack.
-fn is_same(one: &ResolvedPath, other: &ResolvedPath) -> bool {
-    let key = |found: &ResolvedPath| {
-        let path = &found.path;
-        (path.state, path.source, path.interface, path.mtu, path.next_hop_mac, found.reason)
-    };
-    key(one) == key(other)
 }
 
 fn refused(reason: Reason) -> Reply {

@@ -1,26 +1,37 @@
 //! Lanes and claims, and the thread that moves packets.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `listing` | what tools are shown of it |
+
+mod listing;
+
+pub(super) use listing::ListedLane;
 
 use super::accelerated_host::AcceleratedHost;
+use super::handle_thread::PulledSocket;
 use super::lane_grant::{LaneGrant, NewLane, new_lane};
+use super::mailbox::Mailbox;
 use super::now_ns;
-use crate::claims::{Claims, NewClaim};
-use crate::figures;
+use crate::claims::{Claims, NewClaim, PortClaim};
 use crate::forwarder::RingLosses;
-use crate::packet_thread::{PacketThread, PathCounters};
+use crate::packet_thread::{Begun, PacketPath, PacketThread, PathCounters};
+use crate::port_block::PortBlock;
+use crate::users::{Resource, UserId, UserShare, Users};
+use listing::UnservedProgram;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::windows::io::OwnedHandle;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_card_windows::card::{CardLosses, PacketCard};
 use tickwire_host_windows::ResolvedPath;
-use tickwire_lane::control::{
-    Accelerated, Claim, ClaimInfo, ClaimKind, CountersOf, Figures, LaneInfo, Name, Parts, Reason,
-};
-use tickwire_lane_windows::lane_memory::{LIMITS, LaneMemory, ReadRing, WriteRing};
+use tickwire_lane::control::{Claim, ClaimKind, Name, Parts, Reason};
+use tickwire_lane_windows::lane_memory::{LaneMemory, ReadRing, WriteRing};
+use tickwire_lane_windows::thread_priority;
 use tickwire_registry::{LaneId, ProvenSocket, TableChange, end_frame, end_segments};
 use tickwire_stack::Memory;
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::Query;
 use tickwire_stack::table::SocketRow;
 use tickwire_steer::counters::LaneCounters;
@@ -28,8 +39,7 @@ use tickwire_steer::counters::LaneCounters;
 /// At most so many lanes at a time.
 const MOST_LANES: usize = 256;
 
-/// At most so many of them are of one process, which has use for one. (Those of a user are not
-/// limited.)
+/// At most so many of them are of one process, which has use for one.
 const MOST_OF_PROCESS: usize = 4;
 
 /// So often a part of a transmit ring is sent at a lane's end: more often than a full ring needs.
@@ -38,40 +48,39 @@ const MOST_DRAINS: usize = 2048;
 /// So many frames are sent for a lane at once, before others' packets are looked at.
 const ENDS: usize = 64;
 
+/// The program of a new lane.
+#[derive(Clone, Debug)]
+pub(super) struct LaneProgram {
+    /// Its process.
+    pub(super) process: u32,
+    /// The full path of its file, if Windows says it.
+    pub(super) image: Option<Arc<str>>,
+    /// What its connection's thread is told by.
+    pub(super) mailbox: Arc<Mailbox>,
+    /// Its user.
+    pub(super) user: UserId,
+}
+
 #[derive(Debug)]
 struct LaneRecord {
     memory: Arc<LaneMemory>,
     process: u32,
+    image: Option<Arc<str>>,
+    mailbox: Arc<Mailbox>,
+    user: UserId,
+    /// The lane counts for the user.
+    _share: UserShare,
     program: Name,
     begun: Instant,
-}
-
-/// A connected program without a lane.
-#[derive(Debug)]
-struct UnservedProgram {
-    process: u32,
-    program: Name,
-    reason: Reason,
-    begun: Instant,
-}
-
-/// In listings, programs without a lane have numbers above this, which no lane has.
-const UNSERVED: u64 = 1 << 32;
-
-/// What a listing says of a program.
-pub(super) struct ListedLane {
-    /// Where the listing goes on.
-    pub(super) cursor: u64,
-    pub(super) info: LaneInfo,
-    /// None if it has no lane.
-    pub(super) memory: Option<Arc<LaneMemory>>,
 }
 
 pub(super) struct Core {
     packets: PacketThread<ReadRing, WriteRing>,
-    claims: Claims<OwnedHandle>,
+    claims: Claims<PulledSocket>,
     lanes: BTreeMap<LaneId, LaneRecord>,
     host: AcceleratedHost,
+    /// The ports that are offered for connections.
+    block: Option<PortBlock>,
     /// The driver's name.
     driver: &'static str,
     /// Programs that stay on the kernel, by a number for each.
@@ -82,13 +91,25 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn start(card: Box<dyn PacketCard>, driver: &'static str, host: AcceleratedHost) -> io::Result<Self> {
+    pub(super) fn start(
+        mut card: Box<dyn PacketCard>,
+        driver: &'static str,
+        host: AcceleratedHost,
+        ports: Option<RangeInclusive<u16>>,
+    ) -> io::Result<Self> {
+        let block = ports.map(|ports| {
+            card.set_block(ports.clone());
+            PortBlock::new(ports)
+        });
         let packets = PacketThread::start(card, now_ns)?;
+        if let Some(Err(error)) = packets.call(|_| thread_priority::raise()) {
+            tracing::warn!(%error, "the thread that moves packets has an ordinary priority");
+        }
         let tables = host.tables();
         let gone = || io::Error::other("the network card, or its driver, is gone");
         packets.call(move |path| *path.forwarder().tables_mut() = tables).ok_or_else(gone)?;
         let (claims, lanes, unserved) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { packets, claims, lanes, host, driver, unserved, last: 0, last_unserved: 0, generation: 0 })
+        Ok(Self { packets, claims, lanes, host, block, driver, unserved, last: 0, last_unserved: 0, generation: 0 })
     }
 
     pub(super) fn has_lost_card(&self) -> bool {
@@ -100,7 +121,14 @@ impl Core {
     }
 
     /// Makes a lane for a process.
-    pub(super) fn new_lane(&mut self, process: u32, program: Name, layout: u64) -> Result<(LaneId, LaneGrant), Reason> {
+    pub(super) fn new_lane(
+        &mut self,
+        users: &Users,
+        of: &LaneProgram,
+        program: Name,
+        layout: u64,
+    ) -> Result<(LaneId, LaneGrant), Reason> {
+        let LaneProgram { process, image, mailbox, user } = of.clone();
         if layout != Memory::LAYOUT_HASH {
             return Err(Reason::Version);
         }
@@ -108,13 +136,17 @@ impl Core {
         if self.lanes.len() >= MOST_LANES || of_process >= MOST_OF_PROCESS {
             return Err(Reason::LaneLimit);
         }
+        let share = users.take(&user, Resource::Lane)?;
         let NewLane { rings, waker, memory, grant } = new_lane(self.packets.waker()).map_err(|error| {
             tracing::warn!(process, %error, "a program gets no lane");
             Reason::ServiceError
         })?;
         let lane = self.free_number().ok_or(Reason::LaneLimit)?;
         self.packets.call(move |path| path.add_lane(lane, rings, waker)).ok_or(Reason::Device)?;
-        self.lanes.insert(lane, LaneRecord { memory, process, program, begun: Instant::now() });
+        self.lanes.insert(
+            lane,
+            LaneRecord { memory, process, image, mailbox, user, _share: share, program, begun: Instant::now() },
+        );
         tracing::info!(lane, process, %program, "a lane begins");
         Ok((lane, grant))
     }
@@ -186,7 +218,7 @@ impl Core {
         &mut self,
         lane: LaneId,
         wanted: (ClaimKind, Endpoint),
-        socket: (OwnedHandle, ProvenSocket),
+        socket: (PulledSocket, ProvenSocket),
     ) -> Result<(Claim, Endpoint), Reason> {
         let local = socket.1.bound.local;
         if wanted.0 == ClaimKind::Flow && self.others_have(lane, local, wanted.1) {
@@ -194,14 +226,19 @@ impl Core {
         }
         let host = &self.host;
         let NewClaim { claim, changes } = self.claims.claim(lane, wanted, socket, |address| host.is_ours(address))?;
-        let applied = self.packets.call(move |path| path.apply(&changes)).ok_or(Reason::Device)?;
-        if let Err(error) = applied {
+        if let Err(error) = self.apply(&Arc::from(changes)) {
             tracing::warn!(lane, %local, %error, "the driver does not take the packets of a port");
             let _ = self.claims.end(lane, claim);
             return Err(Reason::Device);
         }
         tracing::debug!(lane, claim = claim.0, %local, "claimed");
         Ok((claim, local))
+    }
+
+    /// Ports from which a program may connect. `None` if there is no block of such ports.
+    pub(super) fn offer_ports(&mut self, count: usize) -> Option<Vec<u16>> {
+        let Self { block, claims, .. } = self;
+        block.as_mut().map(|block| block.offer(count, &claims.taken_ports()))
     }
 
     /// Whether another lane has a live connection between the same ends, which it has accepted.
@@ -221,6 +258,54 @@ impl Core {
         outcome
     }
 
+    /// The addresses of the network card.
+    pub(super) fn own_addresses(&self) -> Vec<Address> {
+        self.host.own_addresses()
+    }
+
+    /// All claims of whole ports, and the files of their programs.
+    pub(super) fn port_claims(&self) -> Vec<(PortClaim, Option<Arc<str>>)> {
+        let image = |lane| self.lanes.get(&lane).and_then(|record: &LaneRecord| record.image.clone());
+        self.claims.ports().map(|port| (port, image(port.lane))).collect()
+    }
+
+    /// Ends a claim, if it is there, and has its program told.
+    pub(super) fn lose(&mut self, lane: LaneId, claim: Claim, reason: Reason) {
+        let Ok((changes, socket)) = self.claims.end(lane, claim) else { return };
+        self.withdraw(changes);
+        drop(socket);
+        tracing::info!(lane, claim = claim.0, %reason, "a claim has ended");
+        if let Some(record) = self.lanes.get(&lane) {
+            record.mailbox.lose(claim, reason);
+        }
+    }
+
+    /// Applies changes that give something. What takes the driver time is done on this thread, while
+    /// packets are moved.
+    fn apply(&self, changes: &Arc<[TableChange]>) -> io::Result<()> {
+        let gone = || io::Error::other("the network card, or its driver, is gone");
+        let first = Arc::clone(changes);
+        let work = match self.packets.call(move |path| path.begin(&first)).ok_or_else(gone)? {
+            Begun::Done(done) => return done,
+            Begun::First(work) => work,
+        };
+        let (done, changes) = (work()?, Arc::clone(changes));
+        let applied = self.packets.call(move |path| {
+            path.take_prepared(done);
+            path.apply(&changes)
+        });
+        applied.ok_or_else(gone)?
+    }
+
+    /// Leaves ports to the kernel that were claimed some time ago.
+    pub(super) fn leave_ports(&self) {
+        let Some(work) = self.packets.call(PacketPath::prepare_less).flatten() else { return };
+        match work() {
+            Ok(done) => drop(self.packets.call(move |path| path.take_prepared(done))),
+            Err(error) => tracing::warn!(%error, "the driver goes on to take packets of ports that no lane has"),
+        }
+    }
+
     /// Applies changes that take something away.
     fn withdraw(&self, changes: Vec<TableChange>) {
         if let Some(kept @ 1..) = self.packets.call(move |path| path.withdraw(&changes)) {
@@ -228,7 +313,8 @@ impl Core {
         }
     }
 
-    /// Reads addresses and routes again. Returns whether they have changed since the last call.
+    /// Reads addresses and routes again, and ends claims whose addresses have gone. Returns whether
+    /// something has changed since the last call.
     pub(super) fn refresh(&mut self) -> bool {
         let has_changed = self.host.refresh();
         if has_changed {
@@ -238,6 +324,9 @@ impl Core {
                 (tables.nics, tables.addresses, tables.sources) = (new.nics, new.addresses, new.sources);
             });
             self.generation += 1;
+            for (lane, claim) in self.claims.stranded(|address| self.host.is_ours(address)) {
+                self.lose(lane, claim, Reason::Address);
+            }
         }
         has_changed
     }
@@ -255,75 +344,5 @@ impl Core {
     /// Looks at a path again. Returns whether it has changed.
     pub(super) fn update(&mut self, path: &mut ResolvedPath) -> bool {
         self.host.update(path)
-    }
-
-    /// The program that comes after another in a listing: those with a lane, then the others.
-    pub(super) fn next_lane(&self, after: u64) -> Option<ListedLane> {
-        let lanes = after.checked_add(1).and_then(|first| LaneId::try_from(first).ok());
-        if let Some((&lane, record)) = lanes.and_then(|first| self.lanes.range(first..).next()) {
-            let claims = self.claims.count(lane) as u32;
-            let info = LaneInfo { lane, claims, ..listed(record.process, record.program, record.begun) };
-            return Some(ListedLane { cursor: lane.into(), info, memory: Some(Arc::clone(&record.memory)) });
-        }
-        let (&number, program) = self.unserved.range(after.saturating_sub(UNSERVED) + 1..).next()?;
-        let info = LaneInfo { reason: program.reason, ..listed(program.process, program.program, program.begun) };
-        Some(ListedLane { cursor: UNSERVED + number, info, memory: None })
-    }
-
-    /// Listings are to say that a program has no lane. Returns a number for it.
-    pub(super) fn note_unserved(&mut self, process: u32, program: Name, reason: Reason) -> u64 {
-        self.last_unserved += 1;
-        tracing::debug!(process, %program, %reason, "a program stays on the kernel");
-        self.unserved.insert(self.last_unserved, UnservedProgram { process, program, reason, begun: Instant::now() });
-        self.last_unserved
-    }
-
-    /// It is gone.
-    pub(super) fn forget_unserved(&mut self, number: u64) {
-        self.unserved.remove(&number);
-    }
-
-    /// The network card, if it comes after an index.
-    pub(super) fn next_interface(&self, after: u32) -> Option<Accelerated> {
-        let card = self.host.describe(self.driver);
-        (card.interface > after).then_some(card)
-    }
-
-    /// What has been counted.
-    pub(super) fn figures(&self, of: CountersOf, lane: LaneId) -> Result<Figures, Reason> {
-        let read = self.packets.call(move |path| {
-            let unsent = path.counters().unsent;
-            let forwarder = path.forwarder();
-            match of {
-                CountersOf::Host => Some(figures::host(&forwarder.tables().counters, unsent)),
-                CountersOf::Lane => {
-                    let losses = forwarder.losses(lane);
-                    forwarder.tables().lane_counters.get(&lane).map(|counters| figures::lane(counters, losses))
-                }
-            }
-        });
-        read.ok_or(Reason::Device)?.ok_or(Reason::LaneGone)
-    }
-
-    /// The claim of a lane that comes after another.
-    pub(super) fn next_claim(&self, lane: LaneId, after: Claim) -> Option<ClaimInfo> {
-        self.claims.next(lane, after)
-    }
-}
-
-/// What a listing says of each program.
-fn listed(process: u32, program: Name, begun: Instant) -> LaneInfo {
-    LaneInfo {
-        lane: 0,
-        pid: process,
-        // Users of Windows have no numbers.
-        uid: 0,
-        program,
-        processes: 1,
-        claims: 0,
-        age_ms: begun.elapsed().as_millis() as u64,
-        interface: 0,
-        reason: Reason::None,
-        limits: LIMITS,
     }
 }

@@ -1,0 +1,78 @@
+//! Paths to destinations: they are looked at again, and programs are told what has changed.
+
+use super::Client;
+use crate::service::accelerated_host::interval;
+use crate::users::{Resource, UserShare};
+use std::time::{Duration, Instant};
+use tickwire_host_windows::ResolvedPath;
+use tickwire_lane::control::{Push, Reason, Reply};
+use tickwire_stack::path::Query;
+
+/// At most so many paths of a program are looked after. It gets no others.
+const MOST_PATHS: usize = 4096;
+
+/// A path that the program has asked for.
+pub(super) struct KeptPath {
+    /// It counts for the user.
+    _share: UserShare,
+    found: ResolvedPath,
+    since: Instant,
+    /// When it is to be looked at again.
+    pub(super) at: Instant,
+}
+
+impl Client<'_> {
+    /// Looks at paths again, and tells the program what has changed.
+    pub(super) fn push_paths(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let now = Instant::now();
+        let generation = self.shared.core().generation();
+        let is_anew = std::mem::replace(&mut self.generation, generation) != generation;
+        for path in self.paths.iter_mut().filter(|path| is_anew || path.at <= now) {
+            let KeptPath { found, since, at, .. } = path;
+            let has_changed = if is_anew {
+                let new = self.shared.core().resolve(&found.path.query);
+                let old = std::mem::replace(found, new);
+                *since = now;
+                !is_same(&old, found)
+            } else {
+                self.shared.core().update(found)
+            };
+            *at = now + interval(found, now.saturating_duration_since(*since));
+            if has_changed {
+                let push = Push::PathChanged { path: found.path, reason: found.reason };
+                if let Err(error) = self.channel.send(&push, 0, &[])
+                    && error.is_end()
+                {
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers [`Request::Resolve`].
+    pub(super) fn resolve(&mut self, query: &Query) -> Result<Reply, Reason> {
+        self.lane()?;
+        self.paths.retain(|path| path.found.path.query != *query);
+        if self.paths.len() >= MOST_PATHS {
+            return Err(Reason::LaneFull);
+        }
+        let share = self.shared.users.take(&self.client.user.id, Resource::Path)?;
+        let found = self.shared.core().resolve(query);
+        tracing::debug!(destination = %query.destination, state = ?found.path.state, reason = ?found.reason, "a path");
+        let reply = Reply::Path { path: found.path, reason: found.reason };
+        let since = Instant::now();
+        let at = since + interval(&found, Duration::ZERO);
+        self.paths.push(KeptPath { _share: share, found, since, at });
+        Ok(reply)
+    }
+}
+
+/// Whether two paths are the same to a stack.
+fn is_same(one: &ResolvedPath, other: &ResolvedPath) -> bool {
+    let key = |found: &ResolvedPath| {
+        let path = &found.path;
+        (path.state, path.source, path.interface, path.mtu, path.next_hop_mac, found.reason)
+    };
+    key(one) == key(other)
+}

@@ -1,0 +1,50 @@
+//! The firewall's rules change. A claim that they would not allow any more ends: from then on its
+//! packets come to the kernel, which has the program's socket, and asks the firewall itself.
+
+use super::Shared;
+use crate::inbound::InboundAnswers;
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tickwire_lane::control::Reason;
+
+/// How often the firewall is asked about the ports that are claimed.
+const INTERVAL: Duration = Duration::from_secs(3);
+
+/// The thread that asks, until this is dropped.
+pub(super) struct Recheck {
+    _stop: Sender<()>,
+}
+
+impl Recheck {
+    /// Starts it. It is not waited for at the end: an answer may take its time.
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let (stop, stopped) = channel::<()>();
+        let shared = Arc::downgrade(shared);
+        std::thread::Builder::new().name("recheck".into()).spawn(move || {
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let Some(()) = look(&shared) else { return };
+            }
+        })?;
+        Ok(Self { _stop: stop })
+    }
+}
+
+/// Asks about each port once. `None` if the service has ended.
+fn look(shared: &Weak<Shared>) -> Option<()> {
+    let (claims, own, firewall) = {
+        let shared = shared.upgrade()?;
+        let core = shared.core();
+        (core.port_claims(), core.own_addresses(), Arc::clone(&shared.firewall))
+    };
+    let mut answers = InboundAnswers::default();
+    for (port, image) in claims {
+        match answers.allow(&*firewall, image.as_deref(), &port.bound, &own) {
+            // Without an answer the last one holds.
+            Ok(()) | Err(Reason::FirewallUnknown) => (),
+            Err(reason) => shared.upgrade()?.core().lose(port.lane, port.claim, reason),
+        }
+    }
+    Some(())
+}
