@@ -11,8 +11,8 @@ use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Foundation::{HANDLE, HWND};
 use windows_sys::Win32::Networking::WinSock::{
-    FD_ACCEPT, FD_READ, FIONBIO, INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, MSG_PEEK, SOCK_DGRAM, SOCK_STREAM,
-    SOCKADDR_INET, TIMEVAL, WSA_IO_PENDING,
+    FD_ACCEPT, FD_READ, FIONBIO, INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, MSG_PEEK, SO_REUSEADDR, SOCK_DGRAM,
+    SOCK_STREAM, SOCKADDR_INET, SOL_SOCKET, TIMEVAL, WSA_IO_PENDING,
 };
 
 /// A handle, as programs have it.
@@ -53,6 +53,22 @@ pub(crate) fn bind(handle: Handle, family: Family, local: Endpoint) -> Result<()
     let (name, size) = sockaddr::for_socket(family, local);
     // SAFETY: an address of this length.
     done(unsafe { winsock::BIND.get()(handle, (&raw const name).cast(), size) })
+}
+
+/// Gives a datagram socket of this family a peer.
+pub(crate) fn connect(handle: Handle, family: Family, peer: Endpoint) -> Result<()> {
+    let (name, size) = sockaddr::for_socket(family, peer);
+    // SAFETY: an address of this length.
+    done(unsafe { winsock::CONNECT.get()(handle, (&raw const name).cast(), size) })
+}
+
+/// Whether a socket may be bound to a port that another one has (`SO_REUSEADDR`).
+pub(crate) fn reuses_address(handle: Handle) -> bool {
+    let (mut value, mut size) = (0_i32, size_of::<i32>() as i32);
+    let place = (&raw mut value).cast();
+    // SAFETY: room for so many bytes, and for their number.
+    let read = unsafe { winsock::GET_SOCK_OPT.get()(handle, SOL_SOCKET, SO_REUSEADDR, place, &raw mut size) };
+    read != 0 || value != 0
 }
 
 /// Makes a socket.

@@ -3,6 +3,7 @@
 use super::control::Control;
 use super::events::Events;
 use super::kernel_halves::KernelHalves;
+use super::offered_ports::OfferedPorts;
 use super::{Core, Lane, helper, without_lane};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, OnceLock};
@@ -63,6 +64,7 @@ fn begin() -> Result<Lane, Reason> {
         is_lost: AtomicBool::new(false),
         last_packet: AtomicU64::new(clock::now().as_nanos()),
         kernel_halves,
+        offered_ports: OfferedPorts::default(),
         has_events: AtomicBool::new(false),
         delivering: Mutex::default(),
         polling: Mutex::default(),

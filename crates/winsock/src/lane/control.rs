@@ -1,20 +1,53 @@
 //! Requests to the service, and what it tells.
 
+use std::collections::VecDeque;
 use std::os::windows::io::{AsHandle, BorrowedHandle, OwnedHandle};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
-use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, Name, Parts, Push, Reason, Reply, Request};
+use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, EphemeralPorts, Name, Parts, Push, Reason, Reply, Request};
 use tickwire_lane_windows::control::{ClientChannel, Handles, Unawaited, pipe_name};
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::{Memory, Stack};
 
 /// How long the service may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The connection, and what is to be told by it as soon as the pipe has room.
+struct Connection {
+    channel: ClientChannel,
+    untold: VecDeque<Request>,
+}
+
+impl Connection {
+    /// Tells what is waiting, as far as there is room. Returns whether nothing is left.
+    fn tell(&mut self) -> bool {
+        while let Some(request) = self.untold.pop_front() {
+            if let Err(error) = self.channel.tell(&request) {
+                // The end of the connection is noticed where it is read from.
+                if !error.is_end() {
+                    self.untold.push_front(request);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Releases a claim whose answer came when no thread waited for it any more.
+    fn release_late(&mut self, claim: Claim) {
+        self.untold.push_back(release(claim));
+        self.tell();
+    }
+}
+
+fn release(claim: Claim) -> Request {
+    Request::Release { parts: Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]) }
+}
+
 /// The connection to the service.
 pub(super) struct Control {
-    channel: Mutex<ClientChannel>,
+    connection: Mutex<Connection>,
     /// Copies of its events, to be waited for without its lock.
     events: [OwnedHandle; 2],
 }
@@ -27,7 +60,8 @@ impl Control {
         let (reply, handles) = channel.request(&hello, &[], TIMEOUT).map_err(|_| Reason::ServiceError)?;
         let [first, second] = channel.events().map(|event| event.try_clone_to_owned());
         let events = [first.map_err(|_| Reason::ServiceError)?, second.map_err(|_| Reason::ServiceError)?];
-        Ok((Self { channel: Mutex::new(channel), events }, reply, handles))
+        let connection = Connection { channel, untold: VecDeque::new() };
+        Ok((Self { connection: Mutex::new(connection), events }, reply, handles))
     }
 
     /// Tells the service that the program stays on the kernel.
@@ -35,22 +69,22 @@ impl Control {
         let _ = self.ask(&Request::OnKernel { program: Name::new(&program()), reason }, &[]);
     }
 
-    fn channel(&self) -> MutexGuard<'_, ClientChannel> {
-        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection, unless a thread is waiting for an answer on it. For callers that have the
     /// lane's lock.
-    fn free_channel(&self) -> Option<MutexGuard<'_, ClientChannel>> {
-        match self.channel.try_lock() {
-            Ok(channel) => Some(channel),
+    fn free_connection(&self) -> Option<MutexGuard<'_, Connection>> {
+        match self.connection.try_lock() {
+            Ok(connection) => Some(connection),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     fn ask(&self, request: &Request, handles: &[BorrowedHandle<'_>]) -> Result<Reply, Reason> {
-        match self.channel().request(request, handles, TIMEOUT) {
+        match self.connection().channel.request(request, handles, TIMEOUT) {
             Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
             Ok((reply, _)) => Ok(reply),
             Err(_) => Err(Reason::ServiceError),
@@ -72,8 +106,18 @@ impl Control {
 
     /// Releases a claim.
     pub(super) fn release(&self, claim: Claim) {
-        let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
-        let _ = self.ask(&Request::Release { parts }, &[]);
+        let _ = self.ask(&release(claim), &[]);
+    }
+
+    /// Ports from which to connect. `None` if the service offers none at all; there may be none at
+    /// the moment.
+    pub(super) fn ports(&self, source: Address) -> Option<Vec<u16>> {
+        let count = EphemeralPorts::MAX as u32;
+        match self.ask(&Request::Ports { source, count }, &[]) {
+            Ok(Reply::Ports { ports, .. }) => Some(ports.as_slice().iter().map(|offered| offered.port).collect()),
+            Err(Reason::FlowLimit) => Some(Vec::new()),
+            _ => None,
+        }
     }
 
     /// The path to a destination.
@@ -85,28 +129,37 @@ impl Control {
     }
 
     /// Asks for the paths that the stack wants, without waiting for the answers. If the connection
-    /// is in use, the next call does.
+    /// is in use, or the pipe is full, the next call does.
     pub(super) fn ask_for_paths(&self, stack: &mut Stack<'_>) {
         if !stack.has_request() {
             return;
         }
-        let Some(mut channel) = self.free_channel() else { return };
-        while let Some(query) = stack.take_request() {
-            let _ = channel.tell(&Request::Resolve { query, choose: false });
+        let Some(mut connection) = self.free_connection() else { return };
+        // The stack keeps what it wants until the one before has been told.
+        while connection.tell()
+            && let Some(query) = stack.take_request()
+        {
+            connection.untold.push_back(Request::Resolve { query, choose: false });
         }
     }
 
-    /// What the service has told since the last call: paths, and whether the lane ends. Nothing if
-    /// the connection is in use.
-    pub(super) fn take_news(&self, mut path: impl FnMut(PathInfo)) -> Result<(), Reason> {
-        let Some(mut channel) = self.free_channel() else { return Ok(()) };
+    /// What the service has told since the last call: paths, claims that have ended, and whether
+    /// the lane ends. Nothing if the connection is in use.
+    pub(super) fn take_news(&self, mut path: impl FnMut(PathInfo)) -> Result<Vec<(Claim, Reason)>, Reason> {
+        let mut lost = Vec::new();
+        let Some(mut connection) = self.free_connection() else { return Ok(lost) };
+        connection.tell();
         loop {
-            match channel.take() {
+            match connection.channel.take() {
                 Ok(Some(Unawaited::Push(Push::PathChanged { path: changed, .. }))) => path(changed),
                 Ok(Some(Unawaited::Reply { reply: Reply::Path { path: found, .. }, .. })) => path(found),
+                Ok(Some(Unawaited::Push(Push::ClaimLost { claim, reason }))) => lost.push((claim, reason)),
+                Ok(Some(Unawaited::Reply { reply: Reply::Claimed { claim, .. }, .. })) => {
+                    connection.release_late(claim);
+                }
                 Ok(Some(Unawaited::Push(Push::Closing { reason }))) => return Err(reason),
                 Ok(Some(_)) => (),
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(lost),
                 Err(_) => return Err(Reason::LaneGone),
             }
         }
@@ -123,3 +176,6 @@ pub(super) fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use super::{Core, Lane};
 use crate::real::Handle;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{OnceLock, PoisonError, TryLockError};
+use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::epoll_sets::{Interest, WatchError};
 use tickwire_stack::{Ready, SetId, SocketId, Stack};
 
@@ -15,6 +16,8 @@ pub(crate) enum Happened {
     InStack(Handle),
     /// The kernel has something for its half of a socket.
     InKernel(Handle),
+    /// The service has ended a claim, for this reason.
+    ClaimLost(Claim, Reason),
     /// The lane is lost.
     Loss,
 }
@@ -103,6 +106,14 @@ impl Lane {
         self.lock().events.collected.extend(self.kernel_halves.all().into_iter().map(Happened::InKernel));
         self.has_events.store(true, Release);
         self.deliver();
+    }
+
+    /// The service has ended claims: that is to be delivered.
+    pub(super) fn note_lost_claims(&self, core: &mut Core, lost: Vec<(Claim, Reason)>) {
+        if !lost.is_empty() {
+            core.events.collected.extend(lost.into_iter().map(|(claim, reason)| Happened::ClaimLost(claim, reason)));
+            self.has_events.store(true, Release);
+        }
     }
 
     /// Delivers that the lane is lost.

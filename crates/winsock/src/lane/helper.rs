@@ -27,10 +27,10 @@ fn drive(lane: &Lane) -> bool {
     let mut core = lane.lock();
     lane.receive(&mut core);
     let news = lane.control.take_news(|path| core.stack.path_set(path, clock::now()));
-    if news.is_ok() {
-        lane.send(&mut core);
-    }
-    news.is_ok()
+    let Ok(lost) = news else { return false };
+    lane.note_lost_claims(&mut core, lost);
+    lane.send(&mut core);
+    true
 }
 
 fn run(lane: &'static Lane) {

@@ -6,6 +6,7 @@
 //! | `drive` | packets in and out; waiting by polling, then asleep |
 //! | `events` | events of sockets for which no thread waits |
 //! | `kernel_halves` | what the kernel has for its half of a socket |
+//! | `offered_ports` | ports from which to connect |
 //! | `exit_gate` | what other threads see of the process's end |
 //! | `helper` | the thread that drives the stack while no other does |
 //! | `control` | requests to the service |
@@ -20,6 +21,7 @@ mod events;
 pub(crate) mod exit_gate;
 mod helper;
 mod kernel_halves;
+mod offered_ports;
 mod without_lane;
 
 pub(crate) use begin::{lane, lane_if_begun};
@@ -29,6 +31,7 @@ pub(crate) use events::{Happened, deliver_to};
 use control::Control;
 use events::Events;
 use kernel_halves::KernelHalves;
+use offered_ports::OfferedPorts;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, PoisonError};
 use tickwire_lane::record_ring::RecordRing;
@@ -68,6 +71,7 @@ pub(crate) struct Lane {
     /// When packets last came, in nanoseconds of the lane's clock.
     last_packet: AtomicU64,
     kernel_halves: KernelHalves,
+    offered_ports: OfferedPorts,
     /// Events have been collected.
     has_events: AtomicBool,
     /// A thread delivers them.

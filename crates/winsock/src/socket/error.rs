@@ -4,8 +4,8 @@ use crate::hook::boundary::WinsockError;
 use tickwire_stack::StackError;
 use tickwire_windows_abi::error;
 use windows_sys::Win32::Networking::WinSock::{
-    WSAEALREADY, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEINVAL, WSAEISCONN, WSAEMSGSIZE, WSAENETDOWN,
-    WSAENOTCONN, WSAENOTSOCK, WSAEOPNOTSUPP, WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK,
+    WSAEACCES, WSAEADDRINUSE, WSAEALREADY, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEINVAL, WSAEISCONN,
+    WSAEMSGSIZE, WSAENETDOWN, WSAENOTCONN, WSAENOTSOCK, WSAEOPNOTSUPP, WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK,
 };
 
 impl WinsockError {
@@ -35,6 +35,10 @@ impl WinsockError {
     pub(crate) const NOT_A_SOCKET: Self = Self(WSAENOTSOCK);
     /// Sockets of this kind do not know the call.
     pub(crate) const NOT_SUPPORTED: Self = Self(WSAEOPNOTSUPP);
+    /// Another socket has the port.
+    pub(crate) const IN_USE: Self = Self(WSAEADDRINUSE);
+    /// Another socket has the port for itself alone, or Windows has reserved it.
+    pub(crate) const NO_ACCESS: Self = Self(WSAEACCES);
     /// The lane is lost.
     pub(crate) const NETWORK_DOWN: Self = Self(WSAENETDOWN);
 }

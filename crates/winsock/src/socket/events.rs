@@ -18,13 +18,16 @@ pub(crate) fn happened(what: Happened) {
                 socket.look_again();
             }
         }
+        Happened::ClaimLost(claim, reason) => {
+            table::all().iter().for_each(|socket| socket.lose(claim, reason));
+        }
         Happened::Loss => table::all().iter().for_each(|socket| socket.look_again()),
     }
 }
 
 impl Socket {
     /// Goes on with what waits for the socket.
-    fn look_again(&self) {
+    pub(super) fn look_again(&self) {
         self.advance();
         self.look_for_notices();
     }

@@ -14,11 +14,13 @@
 //! | `request` | overlapped requests, completion ports |
 //! | `table` | which handles are sockets of IP |
 //! | `closing` | shutdown and close |
+//! | `losing` | a claim that the service has ended |
 
 mod closing;
 mod error;
 pub(crate) mod events;
 mod kernel_row;
+mod losing;
 mod noticing;
 mod opening;
 mod options;

@@ -13,6 +13,9 @@ use tickwire_stack::path::Query;
 use tickwire_stack::tcp::{TcpOptions, TcpState};
 use tickwire_stack::{Stack, StackError, TcpId};
 
+/// So many ports that the service offers are tried, before the kernel is to choose one.
+const MOST_OFFERS: usize = 8;
+
 impl Socket {
     /// The kernel has the socket from now on.
     pub(super) fn leave(&self, state: &mut State, reason: Reason) {
@@ -41,7 +44,7 @@ impl Socket {
             }
         };
         if real::name(self.handle)?.port == 0 {
-            real::bind(self.handle, self.family, Endpoint::new(any(self.family), 0))?;
+            self.choose_port(lane, any(self.family))?;
         }
         let local = real::name(self.handle)?;
         let opened = lane.enter(|access| {
@@ -70,6 +73,21 @@ impl Socket {
         drop(state);
         self.came_to_lane();
         Ok(())
+    }
+
+    /// Has the kernel bind the socket to a port that the service offers, or else to any.
+    fn choose_port(&self, lane: &Lane, address: Address) -> Result<(), WinsockError> {
+        // With SO_REUSEADDR the kernel would give it a port that another socket has.
+        if !real::reuses_address(self.handle) {
+            for _ in 0..MOST_OFFERS {
+                let Some(port) = lane.offered_port(address) else { break };
+                match real::bind(self.handle, self.family, Endpoint::new(address, port)) {
+                    Err(WinsockError::IN_USE | WinsockError::NO_ACCESS) => (),
+                    bound => return bound,
+                }
+            }
+        }
+        real::bind(self.handle, self.family, Endpoint::new(address, 0))
     }
 
     /// Claims the port of the kernel's socket, which has this name.
@@ -133,7 +151,10 @@ impl Socket {
         if !self.wait_for_half(id.into(), self.receive_until())? {
             return Ok(Handled::Kernel);
         }
-        let accepted = self.wait(lane, self.receive_until(), |access| access.stack.tcp_accept(id))?;
+        let accepted = match self.wait(lane, self.receive_until(), |access| access.stack.tcp_accept(id)) {
+            Err(_) if self.has_left() => return Ok(Handled::Kernel),
+            accepted => accepted?,
+        };
         let remote = lane
             .enter(|access| access.stack.tcp_endpoints(accepted))
             .map_or_else(|_| Endpoint::default(), |(_, remote)| remote);
@@ -174,8 +195,8 @@ impl Socket {
         if matches!(self.state(), State::Idle) && real::name(self.handle)?.port == 0 {
             // From the address by which the host reaches the peer, as the kernel does.
             let source = lane().and_then(|lane| lane.resolve(Query::to(remote.address)));
-            match source {
-                Ok(source) => real::bind(self.handle, self.family, Endpoint::new(source.address, 0))?,
+            match source.and_then(|source| Ok((lane()?, source))) {
+                Ok((lane, source)) => self.choose_port(lane, source.address)?,
                 Err(reason) => {
                     self.leave(&mut self.lock(), reason);
                     return Ok(Handled::Kernel);
@@ -252,7 +273,7 @@ impl Socket {
         let source = lane.resolve(Query::to(remote.address))?;
         let name = real::name(self.handle).map_err(|_| Reason::NotBound)?;
         if name.port == 0 {
-            real::bind(self.handle, self.family, Endpoint::new(source.address, 0)).map_err(|_| Reason::NotBound)?;
+            self.choose_port(lane, source.address).map_err(|_| Reason::NotBound)?;
         }
         let (claim, local) = lane.claim(ClaimKind::Flow, remote, real::handle_of(self.handle))?;
         let begun = lane.enter(|access| {

@@ -193,7 +193,10 @@ impl Socket {
         match self.state() {
             State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
             State::Udp { id, .. } if !self.wait_for_half(id.into(), self.receive_until())? => Ok(Handled::Kernel),
-            State::Udp { id, .. } => self.receive_datagram(id, buffer, flags).map(Handled::Ours),
+            State::Udp { id, .. } => match self.receive_datagram(id, buffer, flags) {
+                Err(_) if self.has_left() => Ok(Handled::Kernel),
+                received => received.map(Handled::Ours),
+            },
             State::Tcp { id, .. } if flags.is_urgent => self.receive_urgent(id, buffer, flags).map(Handled::Ours),
             State::Tcp { id, .. } => self.receive_stream(id, buffer, flags).map(Handled::Ours),
             State::Listener { .. } => Err(WinsockError::NOT_CONNECTED),
