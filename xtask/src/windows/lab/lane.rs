@@ -63,11 +63,18 @@ impl Driver {
 
     /// Starts the service on a host.
     pub(super) fn service(self, wine: &WineHost) -> Result<Process> {
+        self.service_behind(wine, &[])
+    }
+
+    /// Starts the service on a host whose firewall blocks these ports.
+    pub(super) fn service_behind(self, wine: &WineHost, blocked: &[u16]) -> Result<Process> {
         let (program, name) = match self {
             Self::LabCard => (program("lab_service")?, "lab"),
             Self::WinDivert => (windivert::service()?, "windivert"),
         };
-        let mut service = wine.spawn(&program, &[name, "eth0"])?;
+        let ports: Vec<String> = blocked.iter().map(u16::to_string).collect();
+        let arguments: Vec<&str> = [name, "eth0"].into_iter().chain(ports.iter().map(String::as_str)).collect();
+        let mut service = wine.spawn(&program, &arguments)?;
         service.wait_for("ready", TIMEOUT)?;
         Ok(service)
     }

@@ -36,6 +36,8 @@ const CASES: &[Case] = &[
     ("the_peers_of_killed_programs_are_told", lane::killed),
     ("a_plain_client_runs_on_the_lane", plain::client),
     ("a_plain_server_runs_on_the_lane", plain::server),
+    ("a_server_that_the_firewall_blocks_stays_on_the_kernel", plain::blocked_server),
+    ("connections_open_no_handle_of_windivert", plain::connections_by_windivert),
     ("a_plain_client_runs_on_the_lane_by_windivert", plain::client_by_windivert),
     ("a_plain_server_runs_on_the_lane_by_windivert", plain::server_by_windivert),
     ("overlapped_requests_of_a_client_run_on_the_lane", overlapped::client),

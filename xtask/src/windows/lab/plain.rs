@@ -20,6 +20,9 @@ pub(super) const PORT: u16 = 7;
 /// What Windows tells of a connection that was reset.
 const REPEATED: [&str; 1] = ["a reset is repeated"];
 
+/// Connections in a row.
+const CONNECTIONS: u32 = 200;
+
 /// Messages of each kind.
 const COUNT: u32 = 1000;
 
@@ -54,9 +57,14 @@ pub(super) struct Hosts {
 
 impl Hosts {
     pub(super) fn new(driver: Driver) -> Result<Self> {
+        Self::behind(driver, &[])
+    }
+
+    /// Host a has a firewall that blocks these ports.
+    fn behind(driver: Driver, blocked: &[u16]) -> Result<Self> {
         let pair = LabPair::new()?;
         let wine = WineHost::new(&pair.a)?;
-        let service = driver.service(&wine)?;
+        let service = driver.service_behind(&wine, blocked)?;
         Ok(Self { service, wine, pair })
     }
 
@@ -159,6 +167,41 @@ fn server_by(driver: Driver) -> Result<()> {
     let [received, sent] = hosts.packets(1)?;
     ensure!(received > 1000 && sent > 1000, "the lane has had {received} and {sent}");
     hosts.service.kill();
+    Ok(())
+}
+
+/// The sockets of a server at a port that the firewall blocks stay on the kernel, and the reason is
+/// shown. (The firewall is a stand-in, which the kernel's sockets do not see.)
+pub(super) fn blocked_server() -> Result<()> {
+    let mut hosts = Hosts::behind(Driver::LabCard, &[PORT])?;
+    let address = hosts.pair.a_v4();
+    hosts.serve("plain", true, &["server", &address, &PORT.to_string()], &address)?;
+    let packets = hosts.packets(1)?;
+    ensure!(packets == [0, 0], "the lane has had packets: {packets:?}");
+    let log = hosts.service.stdout();
+    let reason = "reason=Windows' firewall blocks incoming packets for this program and port";
+    ensure!(log.contains("sockets stay on the kernel") && log.contains(reason), "{log}");
+    hosts.service.kill();
+    Ok(())
+}
+
+/// Connections, one after the other, come from the block of ports that the driver takes as a whole:
+/// none of them opens a handle of WinDivert.
+pub(super) fn connections_by_windivert() -> Result<()> {
+    let hosts = Hosts::new(Driver::WinDivert)?;
+    let address = hosts.pair.b_v4();
+    let _server = peer(&hosts.pair, &address)?;
+    let count = CONNECTIONS.to_string();
+    let mut program = hosts.run("plain", true, &["connects", &address, &PORT.to_string(), &count])?;
+    program.wait_for("done", TIMEOUT)?;
+    program.success(TIMEOUT)?;
+    let [received, sent] = hosts.packets(1)?;
+    // Those of a connection, at least: three to open it, two with bytes, and its end.
+    ensure!(received > u64::from(2 * CONNECTIONS), "the lane has had {received}");
+    ensure!(sent > u64::from(3 * CONNECTIONS), "the lane has sent {sent}");
+    let opened = hosts.service.stderr().matches("WinDivert: a handle is opened").count();
+    ensure!((1..=4).contains(&opened), "{opened} handles were opened for {CONNECTIONS} connections");
+    println!("{CONNECTIONS} connections, {opened} handles of WinDivert");
     Ok(())
 }
 

@@ -5,6 +5,7 @@
  *                                         until a datagram says `end`
  *     plain client ADDRESS PORT COUNT     COUNT messages of 64 bytes by UDP, as many by TCP, a
  *                                         stream of 16 MiB, a refused connection, and the loopback
+ *     plain connects ADDRESS PORT COUNT   COUNT connections one after the other, with a message each
  *     plain reset ADDRESS PORT            a connection that the peer resets when it is told to
  *     plain select ADDRESS PORT           connections without blocking, by select and WSAPoll
  *
@@ -107,6 +108,21 @@ static void receive_all(SOCKET s, char *bytes, int wanted)
 		if (more <= 0)
 			fail("recv");
 		count += more;
+	}
+}
+
+/* Each is closed before the next. */
+static void connections(int count)
+{
+	char answer[MESSAGE], sent[MESSAGE] = { 1 };
+
+	for (int i = 0; i < count; i++) {
+		SOCKET s = connected(SOCK_STREAM);
+
+		if (send(s, sent, sizeof(sent), 0) != sizeof(sent))
+			fail("send");
+		receive_all(s, answer, sizeof(answer));
+		closesocket(s);
 	}
 }
 
@@ -376,6 +392,8 @@ int main(int count, char **arguments)
 		refused();
 		both_halves();
 	}
+	if (!strcmp(arguments[1], "connects") && count > 4)
+		connections(atoi(arguments[4]));
 	if (!strcmp(arguments[1], "reset"))
 		reset();
 	if (!strcmp(arguments[1], "select")) {
