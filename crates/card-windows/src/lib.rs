@@ -6,11 +6,14 @@
 //! | [`card`] | what every driver has to offer |
 //! | [`windivert`] | the driver WinDivert |
 //! | `lab` | the card of the test lab, under Wine |
+//! | `event` | events of Windows |
 //! | `open` | opens a card by the name of its driver and interface (Windows) |
 //!
-//! Unsafe code is in `lab` and in some modules of [`windivert`] only.
+//! Unsafe code is in `lab`, `event` and in some modules of [`windivert`] only.
 
 pub mod card;
+#[cfg(windows)]
+mod event;
 #[cfg(windows)]
 pub mod lab;
 #[cfg(windows)]

@@ -3,11 +3,11 @@
 use super::batch::{OutgoingBatch, ReceivedBatch};
 use super::driver::{DivertDriver, DivertHandle, Opener, Reception};
 use super::error::{NEEDED, WinDivertError};
-use super::event::Event;
 use super::library::{WinDivertLibrary, last_error};
 use super::receives::PendingReceives;
 use super::record::{LAYER_NETWORK, RECORD_BYTES};
 use crate::card::CardWaker;
+use crate::event::Event;
 use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;

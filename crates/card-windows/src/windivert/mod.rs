@@ -17,16 +17,13 @@
 //! | `handle` | a handle of the driver, and waiting for several (Windows) |
 //! | `receives` | receive calls that are under way (Windows) |
 //! | `port_block` | the block of ports for connections |
-//! | `event` | events (Windows) |
 //!
-//! Unsafe code is in the last four only.
+//! Unsafe code is in the last three only.
 
 pub mod batch;
 pub mod diverted_card;
 pub mod driver;
 pub mod error;
-#[cfg(windows)]
-mod event;
 pub mod filter;
 #[cfg(windows)]
 pub mod handle;

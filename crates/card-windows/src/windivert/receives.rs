@@ -4,9 +4,9 @@
 
 use super::batch::ReceivedBatch;
 use super::driver::Reception;
-use super::event::Event;
 use super::library::{WinDivertLibrary, last_error};
 use super::record::RECORD_BYTES;
+use crate::event::Event;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::zeroed;

@@ -9,11 +9,11 @@ use windows_sys::Win32::System::Threading::{CreateEventW, ResetEvent, SetEvent};
 
 /// An event without a name.
 #[derive(Debug)]
-pub(super) struct Event(OwnedHandle);
+pub(crate) struct Event(OwnedHandle);
 
 impl Event {
     /// One that is not set. `is_lasting`: it stays set until it is reset. Else it wakes one thread.
-    pub(super) fn new(is_lasting: bool) -> io::Result<Self> {
+    pub(crate) fn new(is_lasting: bool) -> io::Result<Self> {
         // SAFETY: no attributes and no name are passed.
         let handle = unsafe { CreateEventW(null(), is_lasting.into(), 0, null()) };
         if handle.is_null() {
@@ -24,11 +24,11 @@ impl Event {
     }
 
     /// Its handle, which lives as long as this does.
-    pub(super) fn handle(&self) -> HANDLE {
+    pub(crate) fn handle(&self) -> HANDLE {
         self.0.as_raw_handle()
     }
 
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         // SAFETY: an open handle of an event.
         unsafe { ResetEvent(self.handle()) };
     }
