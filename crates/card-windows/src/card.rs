@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tickwire_stack::ReceiveMetadata;
-use tickwire_stack::addr::Mac;
+use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::time::Instant;
 use tickwire_steer::tables::{NicIndex, Protocol};
 
@@ -53,6 +53,8 @@ pub struct CardLosses {
     pub strays: u64,
     /// Packets that were lost because the room was too small for them.
     pub truncated: u64,
+    /// Packets that were lost because the driver had no room left.
+    pub no_room: u64,
 }
 
 /// Work of a driver that takes time. It is done on any thread, while the card moves packets. The
@@ -125,6 +127,15 @@ pub trait PacketCard: Send {
     /// may take the packets of all of them at once. It gives back what is no lane's.
     fn set_block(&mut self, ports: RangeInclusive<u16>) {
         let _ = ports;
+    }
+
+    /// The addresses of the interface are these. A driver whose rules have no addresses need not do
+    /// anything.
+    ///
+    /// # Errors
+    /// If the driver cannot follow yet: then packets to new addresses are the kernel's for a while.
+    fn set_addresses(&mut self, _addresses: &mut dyn Iterator<Item = Address>) -> io::Result<()> {
+        Ok(())
     }
 
     /// Sleeps until a frame has been received, the card's waker is used, or for so long.

@@ -2,22 +2,37 @@
 //! ([`Reply::Counters`](tickwire_lane::control::Reply::Counters)), and their names.
 
 use crate::forwarder::RingLosses;
+use tickwire_card_windows::card::CardLosses;
 use tickwire_lane::control::Figures;
 use tickwire_steer::counters::{HostCounters, LaneCounters};
 
 /// The names of [`host`]'s figures.
-pub const HOST_NAMES: [&str; 6] = ["passed", "diverted", "group_copies", "vlan", "stray_fragments", "unsent"];
+pub const HOST_NAMES: [&str; 10] = [
+    "passed",
+    "diverted",
+    "group_copies",
+    "vlan",
+    "stray_fragments",
+    "unsent",
+    "card_malformed",
+    "card_strays",
+    "card_truncated",
+    "card_no_room",
+];
 
 /// The names of the last of [`lane`]'s figures: received packets that found no room in the lane's
 /// ring, and records in its transmit ring that were incomplete or too long. Before them are packets
 /// and bytes received, packets and bytes sent, and what guard has refused, by its reasons.
 pub const LANE_LOSSES: [&str; 2] = ["lost_ring_full", "refused_record"];
 
-/// What became of the packets of a host's network card; `unsent`: frames that it did not send.
+/// What became of the packets of a host's network card; `unsent`: frames that it did not send, or
+/// give back; `losses`: what was lost before this service saw it.
 #[must_use]
-pub fn host(counters: &HostCounters, unsent: u64) -> Figures {
+pub fn host(counters: &HostCounters, unsent: u64, losses: CardLosses) -> Figures {
     let HostCounters { passed, diverted, group_copies, vlan, stray_fragments } = *counters;
-    Figures::new(&[passed, diverted, group_copies, vlan, stray_fragments, unsent])
+    let CardLosses { malformed, strays, truncated, no_room } = losses;
+    let of_host = [passed, diverted, group_copies, vlan, stray_fragments, unsent];
+    Figures::new(&[&of_host[..], &[malformed, strays, truncated, no_room]].concat())
 }
 
 /// What a lane has received, sent and lost.
@@ -37,8 +52,10 @@ mod tests {
 
     #[test]
     fn each_figure_has_a_name() {
-        assert_eq!(host(&HostCounters::default(), 9).as_slice(), [0, 0, 0, 0, 0, 9]);
-        assert_eq!(HOST_NAMES.len(), 6);
+        let losses = CardLosses { malformed: 1, strays: 2, truncated: 3, no_room: 4 };
+        let all = host(&HostCounters::default(), 9, losses);
+        assert_eq!(all.as_slice(), [0, 0, 0, 0, 0, 9, 1, 2, 3, 4]);
+        assert_eq!(HOST_NAMES.len(), all.as_slice().len());
         let counters = LaneCounters { in_packets: 1, refused: [3; 7], ..LaneCounters::default() };
         let all = lane(&counters, RingLosses { ring_full: 5, malformed: 6 });
         assert_eq!(all.as_slice().len(), 4 + GuardRefusal::ALL.len() + LANE_LOSSES.len());

@@ -15,7 +15,7 @@ use tickwire_lane::record_ring::{ProducerMemory, RingMemory, Wakes};
 use tickwire_registry::TableChange;
 use tickwire_stack::addr::Endpoint;
 use tickwire_steer::counters::{HostCounters, LaneCounters};
-use tickwire_steer::tables::LaneNumber;
+use tickwire_steer::tables::{LaneNumber, Tables};
 use tickwire_steer::{FrameArrival, Kernel, KernelSocket, Merged};
 
 /// At most so many frames are received before lanes may send.
@@ -84,6 +84,18 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
     /// Lanes, rules and counters.
     pub fn forwarder(&mut self) -> &mut Forwarder<R, P> {
         &mut self.forwarder
+    }
+
+    /// The network card, its addresses and those from which lanes may send are these.
+    ///
+    /// # Errors
+    /// If the driver cannot follow yet: then packets to new addresses are the kernel's for a while.
+    pub fn set_host(&mut self, host: Tables) -> io::Result<()> {
+        let nic = self.card.nic();
+        let tables = self.forwarder.tables_mut();
+        (tables.nics, tables.addresses, tables.sources) = (host.nics, host.addresses, host.sources);
+        let of_card = tables.addresses.keys().filter(|key| key.nic == nic);
+        self.card.set_addresses(&mut of_card.map(|key| key.address))
     }
 
     /// What has been counted since the beginning.

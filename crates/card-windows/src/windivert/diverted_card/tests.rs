@@ -289,7 +289,7 @@ fn what_has_not_arrived_here_is_given_back_and_no_lane_sees_it() {
     assert_eq!(card.receive().unwrap(), None);
     card.flush();
     assert_eq!(driver.state().sent, others);
-    assert_eq!(card.losses(), CardLosses { malformed: 1, strays: 4, truncated: 1 });
+    assert_eq!(card.losses(), CardLosses { malformed: 1, strays: 4, truncated: 1, no_room: 0 });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::Core;
 use crate::figures;
+use crate::packet_thread::PathCounters;
 use crate::users::{User, UserId};
 use std::sync::Arc;
 use std::time::Instant;
@@ -82,15 +83,15 @@ impl Core {
 
     /// What has been counted.
     pub(in crate::service) fn figures(&self, of: CountersOf, lane: LaneId) -> Result<Figures, Reason> {
-        let read = self.packets.call(move |path| {
-            let unsent = path.counters().unsent;
-            let forwarder = path.forwarder();
-            match of {
-                CountersOf::Host => Some(figures::host(&forwarder.tables().counters, unsent)),
-                CountersOf::Lane => {
-                    let losses = forwarder.losses(lane);
-                    forwarder.tables().lane_counters.get(&lane).map(|counters| figures::lane(counters, losses))
-                }
+        let read = self.packets.call(move |path| match of {
+            CountersOf::Host => {
+                let PathCounters { unsent, losses, .. } = path.counters();
+                Some(figures::host(&path.forwarder().tables().counters, unsent, losses))
+            }
+            CountersOf::Lane => {
+                let forwarder = path.forwarder();
+                let losses = forwarder.losses(lane);
+                forwarder.tables().lane_counters.get(&lane).map(|counters| figures::lane(counters, losses))
             }
         });
         read.ok_or(Reason::Device)?.ok_or(Reason::LaneGone)

@@ -107,7 +107,7 @@ impl Core {
         }
         let tables = host.tables();
         let gone = || io::Error::other("the network card, or its driver, is gone");
-        packets.call(move |path| *path.forwarder().tables_mut() = tables).ok_or_else(gone)?;
+        packets.call(move |path| path.set_host(tables)).ok_or_else(gone)??;
         let (claims, lanes, unserved) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
         Ok(Self { packets, claims, lanes, host, block, driver, unserved, last: 0, last_unserved: 0, generation: 0 })
     }
@@ -186,8 +186,8 @@ impl Core {
     fn log_counters(&self) {
         if let Some(counters) = self.packets.call(|path| path.counters()) {
             let PathCounters { diverted, passed, unsent, losses } = counters;
-            let CardLosses { malformed, strays, truncated } = losses;
-            tracing::info!(diverted, passed, unsent, malformed, strays, truncated, "packets so far");
+            let CardLosses { malformed, strays, truncated, no_room } = losses;
+            tracing::info!(diverted, passed, unsent, malformed, strays, truncated, no_room, "packets so far");
         }
     }
 
@@ -319,10 +319,9 @@ impl Core {
         let has_changed = self.host.refresh();
         if has_changed {
             let new = self.host.tables();
-            self.packets.call(move |path| {
-                let tables = path.forwarder().tables_mut();
-                (tables.nics, tables.addresses, tables.sources) = (new.nics, new.addresses, new.sources);
-            });
+            if let Some(Err(error)) = self.packets.call(move |path| path.set_host(new)) {
+                tracing::warn!(%error, "the driver does not follow the addresses yet");
+            }
             self.generation += 1;
             for (lane, claim) in self.claims.stranded(|address| self.host.is_ours(address)) {
                 self.lose(lane, claim, Reason::Address);
