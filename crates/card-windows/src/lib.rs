@@ -5,11 +5,12 @@
 //! |---|---|
 //! | [`card`] | what every driver has to offer |
 //! | [`windivert`] | the driver WinDivert |
+//! | [`xdp`] | the driver XDP for Windows |
 //! | `lab` | the card of the test lab, under Wine |
 //! | `event` | events of Windows |
 //! | `open` | opens a card by the name of its driver and interface (Windows) |
 //!
-//! Unsafe code is in `lab`, `event` and in some modules of [`windivert`] only.
+//! Unsafe code is in `lab`, `event` and in some modules of [`windivert`] and [`xdp`] only.
 
 pub mod card;
 #[cfg(windows)]
@@ -19,3 +20,4 @@ pub mod lab;
 #[cfg(windows)]
 pub mod open;
 pub mod windivert;
+pub mod xdp;

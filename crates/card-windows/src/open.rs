@@ -6,6 +6,9 @@ use crate::windivert::diverted_card::DivertedCard;
 use crate::windivert::error::WinDivertError;
 use crate::windivert::handle::WinDivertDriver;
 use crate::windivert::library::WinDivertLibrary;
+use crate::xdp::error::XdpError;
+use crate::xdp::kernel_driver::KernelDriver;
+use crate::xdp::xdp_card::XdpCard;
 use std::io;
 use std::str::FromStr;
 use tickwire_host_windows::{HostInterface, IpHelperError, read_tables};
@@ -16,6 +19,8 @@ use tickwire_stack::addr::Family;
 pub enum CardDriver {
     /// WinDivert 2.2.
     WinDivert,
+    /// XDP for Windows, 1.1 or later.
+    Xdp,
     /// The card of the test lab, under Wine.
     Lab,
 }
@@ -26,6 +31,7 @@ impl CardDriver {
     pub const fn name(self) -> &'static str {
         match self {
             Self::WinDivert => "windivert",
+            Self::Xdp => "xdp",
             Self::Lab => "lab",
         }
     }
@@ -37,6 +43,7 @@ impl FromStr for CardDriver {
     fn from_str(name: &str) -> Result<Self, OpenCardError> {
         match name {
             "windivert" => Ok(Self::WinDivert),
+            "xdp" => Ok(Self::Xdp),
             "lab" => Ok(Self::Lab),
             _ => Err(OpenCardError::NoDriver { name: name.into() }),
         }
@@ -47,7 +54,7 @@ impl FromStr for CardDriver {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenCardError {
     /// There is no such driver.
-    #[error("no driver is called {name}: use windivert (or lab, in the test lab)")]
+    #[error("no driver is called {name}: use windivert or xdp (or lab, in the test lab)")]
     NoDriver {
         /// The name.
         name: String,
@@ -72,6 +79,9 @@ pub enum OpenCardError {
     /// WinDivert cannot be used.
     #[error(transparent)]
     WinDivert(#[from] WinDivertError),
+    /// XDP cannot be used.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
     /// The lab's card cannot be opened.
     #[error("the card of the test lab cannot be opened: {0}")]
     Lab(#[source] io::Error),
@@ -104,6 +114,12 @@ pub fn open(driver: CardDriver, interface: &str, clock: CardClock) -> Result<Ope
             let nic = find(read_tables()?.interfaces(), interface)?;
             let driver = WinDivertDriver::new(WinDivertLibrary::beside_program()?)?;
             let card = DivertedCard::open(driver, nic, clock)?;
+            Ok(OpenedCard { card: Box::new(card), nic })
+        }
+        CardDriver::Xdp => {
+            let nic = find(read_tables()?.interfaces(), interface)?;
+            KernelDriver::check()?;
+            let card = XdpCard::open(KernelDriver::new()?, nic, clock)?;
             Ok(OpenedCard { card: Box::new(card), nic })
         }
     }
@@ -157,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_driver_has_a_name() {
-        for driver in [CardDriver::WinDivert, CardDriver::Lab] {
+        for driver in [CardDriver::WinDivert, CardDriver::Xdp, CardDriver::Lab] {
             assert_eq!(driver.name().parse::<CardDriver>().unwrap(), driver);
         }
         assert!("pcap".parse::<CardDriver>().unwrap_err().to_string().contains("use windivert"));

@@ -301,3 +301,5 @@ fn run<R: RingMemory, P: ProducerMemory>(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod xdp_tests;

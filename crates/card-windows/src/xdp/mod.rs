@@ -1,0 +1,59 @@
+//! The driver XDP for Windows (version 1.1 or later), which is an NDIS filter: it redirects received
+//! frames to rings in memory that it shares with the service, and sends frames from such rings.
+//!
+//! This speaks to the driver itself, by the calls that its own header has since version 1.1. The
+//! library `xdpapi.dll` is not used: its authors call it deprecated, and newer packages do without
+//! it. The calls and the structures of the rings are the same in 1.1 to 1.3.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`xdp_card`] | the card: queues, programs, giving back |
+//! | `receiver`, `transmitter` | a socket, its rings and its memory |
+//! | [`driver`] | what it needs of the driver |
+//! | [`ring`] | the two ends of a ring |
+//! | [`ring_memory`] | the memory of a ring |
+//! | [`frame_memory`] | the memory of frames |
+//! | [`port_sets`] | which ports are claimed, as the driver looks at it |
+//! | [`error`] | why XDP cannot be used, and what to do |
+//! | [`abi`] | the structures of the driver's calls |
+//! | `kernel_driver`, `kernel_socket`, `device` | the real driver (Windows) |
+//! | `version` | which version of it is installed (Windows) |
+//! | `fake_driver` | a driver in this process, for tests |
+//!
+//! Unsafe code is in `ring_memory`, and in what is for Windows only.
+
+pub mod abi;
+#[cfg(windows)]
+mod device;
+pub mod driver;
+pub mod error;
+#[cfg(any(test, feature = "fake-xdp"))]
+pub mod fake_driver;
+pub mod frame_memory;
+#[cfg(windows)]
+pub mod kernel_driver;
+#[cfg(windows)]
+mod kernel_socket;
+pub mod port_sets;
+mod receiver;
+pub mod ring;
+pub mod ring_memory;
+mod transmitter;
+#[cfg(windows)]
+pub mod version;
+pub mod xdp_card;
+
+use driver::{RingKind, XdpSocket};
+use error::XdpCardEnd;
+
+/// `XSK_ERROR_INTERFACE_DETACH`.
+const INTERFACE_DETACHED: u32 = 0x8000_0000;
+
+/// Why a driver has given up a ring.
+fn ring_failure(socket: &impl XdpSocket, ring: RingKind) -> XdpCardEnd {
+    match socket.ring_error(ring) {
+        Ok(INTERFACE_DETACHED) => XdpCardEnd::Detached,
+        Ok(error) => XdpCardEnd::RingFailed { ring, error },
+        Err(code) => XdpCardEnd::Call { ring, code },
+    }
+}
