@@ -7,6 +7,8 @@ use clap::ValueEnum;
 use tickwire_card_windows::card::CardClock;
 use tickwire_card_windows::open::{CardDriver, OpenedCard, open as open_card};
 use tickwire_card_windows::windivert::library::{LIBRARY, WinDivertLibrary};
+use tickwire_card_windows::xdp::kernel_driver::KernelDriver;
+use tickwire_card_windows::xdp::version;
 use tickwire_host_windows::HostInterface;
 use tickwire_lane_windows::clock;
 use tickwire_show::finding::Finding;
@@ -20,6 +22,8 @@ pub(crate) enum Driver {
     /// WinDivert 2.2, whose files are beside tickwire.exe
     #[value(name = "windivert")]
     WinDivert,
+    /// XDP for Windows 1.1 or later; its authors support it on Windows Server 2019 and 2022 only
+    Xdp,
     /// The card of the test lab, under Wine only
     Lab,
 }
@@ -33,47 +37,72 @@ impl Driver {
     const fn card(self) -> CardDriver {
         match self {
             Self::WinDivert => CardDriver::WinDivert,
+            Self::Xdp => CardDriver::Xdp,
             Self::Lab => CardDriver::Lab,
         }
     }
 
-    /// The library by which it is used, if that is there. (Whether the driver itself can be loaded
-    /// is seen only when a card is opened.)
-    fn library(self) -> Result<&'static str> {
+    /// What it is used by, if that is there: a library, or the version of the driver. (Whether
+    /// WinDivert's driver itself can be loaded is seen only when a card is opened.)
+    fn part(self) -> Result<String> {
         match self {
             Self::WinDivert => {
                 WinDivertLibrary::beside_program()?;
-                Ok(LIBRARY)
+                Ok(LIBRARY.into())
             }
-            Self::Lab if sys::has_library(LAB_LIBRARY) => Ok(LAB_LIBRARY),
+            Self::Xdp => {
+                KernelDriver::check()?;
+                Ok(xdp_version())
+            }
+            Self::Lab if sys::has_library(LAB_LIBRARY) => Ok(LAB_LIBRARY.into()),
             Self::Lab => bail!("there is no {LAB_LIBRARY}: use another driver outside of the test lab"),
         }
     }
 
     /// The first that is there. The error is that of the preferred one.
     fn first() -> Result<Self> {
-        let lab = || Self::Lab.library().is_ok().then_some(Self::Lab);
-        match Self::WinDivert.library() {
+        match Self::WinDivert.part() {
             Ok(_) => Ok(Self::WinDivert),
-            Err(error) => lab().ok_or(error),
+            Err(error) => [Self::Xdp, Self::Lab].into_iter().find(|other| other.part().is_ok()).ok_or(error),
         }
+    }
+}
+
+/// The version of XDP's driver, for display.
+fn xdp_version() -> String {
+    match version::installed() {
+        Some([major, minor, patch, _]) => format!("xdp.sys {major}.{minor}.{patch}"),
+        None => "xdp.sys of an unknown version".into(),
     }
 }
 
 /// Opens a card by this driver, or by the first that is there. Returns which one it is.
 pub(crate) fn open(driver: Option<Driver>, interface: &HostInterface) -> Result<(OpenedCard, Driver)> {
     let driver = driver.map_or_else(Driver::first, Ok)?;
-    driver.library()?;
+    driver.part()?;
     let clock = CardClock { now: clock::now, at_count: clock::at_count };
     Ok((open_card(driver.card(), &interface.alias, clock)?, driver))
 }
 
 /// For `tickwire doctor`.
 pub(crate) fn check() -> Finding {
-    match Driver::first().and_then(|driver| Ok((driver, driver.library()?))) {
-        Ok((driver, library)) => Finding::good("driver", format!("{} ({library})", driver.name())),
+    match Driver::first().and_then(|driver| Ok((driver, driver.part()?))) {
+        Ok((driver @ Driver::Xdp, part)) => found_xdp(&format!("{} ({part})", driver.name()), sys::is_server()),
+        Ok((driver, part)) => Finding::good("driver", format!("{} ({part})", driver.name())),
         Err(error) => Finding::missing("driver", "none can be used", error.to_string()),
     }
+}
+
+/// XDP is there.
+fn found_xdp(found: &str, is_server: bool) -> Finding {
+    if is_server {
+        return Finding::good("driver", found);
+    }
+    Finding::improve(
+        "driver",
+        format!("{found}, which its authors support on Windows Server 2019 and 2022 only"),
+        "put WinDivert.dll and WinDivert64.sys of WinDivert 2.2 beside the program if XDP gives trouble",
+    )
 }
 
 #[cfg(test)]
@@ -91,6 +120,14 @@ mod tests {
     fn without_a_driver_it_is_said_what_to_put_where() {
         // (The tests run outside of the lab, and no driver's library is beside them.)
         assert!(check().to_string().contains("WinDivert64.sys of WinDivert 2.2 beside the program"), "{}", check());
-        assert!(Driver::Lab.library().unwrap_err().to_string().contains("outside of the test lab"));
+        assert!(Driver::Xdp.part().unwrap_err().to_string().contains("XDP for Windows is not installed"));
+        assert!(Driver::Lab.part().unwrap_err().to_string().contains("outside of the test lab"));
+    }
+
+    #[test]
+    fn it_is_said_where_xdp_is_not_supported_by_its_authors() {
+        assert!(found_xdp("xdp (xdp.sys 1.3.0)", false).to_string().contains("on Windows Server 2019 and 2022 only"));
+        assert!(!found_xdp("xdp (xdp.sys 1.3.0)", true).to_string().contains("only"));
+        assert_eq!(xdp_version(), "xdp.sys of an unknown version");
     }
 }

@@ -9,7 +9,7 @@ use windows_sys::Win32::Foundation::{FreeLibrary, LocalFree};
 use windows_sys::Win32::Security::Authorization::ConvertSidToStringSidW;
 use windows_sys::Win32::Security::{LookupAccountNameW, SECURITY_MAX_SID_SIZE, SidTypeUnknown};
 use windows_sys::Win32::System::LibraryLoader::{LOAD_LIBRARY_AS_DATAFILE, LoadLibraryExW};
-use windows_sys::Win32::System::SystemInformation::OSVERSIONINFOW;
+use windows_sys::Win32::System::SystemInformation::{OSVERSIONINFOEXW, OSVERSIONINFOW};
 
 fn wide(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
@@ -35,6 +35,18 @@ pub(crate) fn windows_version() -> [u32; 3] {
     // SAFETY: a structure that says its own size. The call does not fail.
     unsafe { RtlGetVersion(&raw mut version) };
     [version.dwMajorVersion, version.dwMinorVersion, version.dwBuildNumber]
+}
+
+/// Whether this is a Windows Server.
+pub(crate) fn is_server() -> bool {
+    /// `VER_NT_WORKSTATION`.
+    const WORKSTATION: u8 = 1;
+    // SAFETY: all-zero is a valid value.
+    let mut version: OSVERSIONINFOEXW = unsafe { zeroed() };
+    version.dwOSVersionInfoSize = size_of::<OSVERSIONINFOEXW>() as u32;
+    // SAFETY: a structure that says its own size, of which the call accepts both. It does not fail.
+    unsafe { RtlGetVersion((&raw mut version).cast()) };
+    version.wProductType != WORKSTATION
 }
 
 /// The SID of a user or group of this machine, as text; `None` if there is none of this name.
@@ -101,5 +113,6 @@ mod tests {
         assert_eq!(account_sid("no such group").unwrap(), None);
         assert!(has_library("kernel32.dll") && !has_library("no_such_library.dll"));
         assert!(windows_version()[0] >= 6, "{:?}", windows_version());
+        assert!(!is_server(), "the tests run under Wine, which presents itself as a workstation");
     }
 }
