@@ -2,11 +2,11 @@
 
 use crate::args::counters::Counters;
 use crate::study::{Study, command, step};
-use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_clocksources::{CounterOptions, CounterStudyError, html, study, table};
+use tickwire_show::usage::Usage;
 
 pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
     let options = CounterOptions {

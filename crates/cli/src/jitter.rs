@@ -2,12 +2,12 @@
 
 use crate::args::jitter::{Jitter, JitterLoad};
 use crate::study::{Study, command, step, tell};
-use crate::usage::Usage;
 use anyhow::Result;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use tickwire_jitter::{JitterOptions, JitterStudyError, MachineLoad, Sender, Target, Wait, html, study, table};
 use tickwire_show::output;
+use tickwire_show::usage::Usage;
 
 pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
     if let Some(to) = arguments.send {

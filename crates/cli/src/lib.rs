@@ -5,19 +5,17 @@
 //! | module | purpose |
 //! |---|---|
 //! | `run`, `stat`, `watch`, `doctor`, `capture` | the subcommands of the data plane |
-//! | `service`, `clock` | the subcommands of the two daemons |
+//! | `service` | the subcommand of the service; `clock` is in `tickwire-commands` |
 //! | `testbed`, `jitter`, `counters` | the subcommands that measure |
 //! | `args`, `manual` | the definition of the command line; the long parts of the man pages |
 //! | `client` | asks the service |
 //! | `study`, `html` | progress and result of a study; a report's file |
-//! | `usage` | errors of the command line that the parser cannot find |
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 
 mod args;
 mod capture;
 mod client;
-mod clock;
 mod counters;
 mod doctor;
 mod html;
@@ -27,13 +25,13 @@ mod service;
 mod stat;
 mod study;
 mod testbed;
-mod usage;
 mod watch;
 
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
 use tickwire_show::sentence::sentence;
+use tickwire_show::usage;
 
 /// Runs the program.
 #[must_use]
@@ -43,7 +41,7 @@ pub fn main() -> ExitCode {
         Command::Service(arguments) => service::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Clock(arguments) => clock::run(arguments),
+        Command::Clock(arguments) => tickwire_commands::clock::run(arguments),
         Command::Counters(arguments) => counters::run(&arguments),
         Command::Testbed(arguments) => testbed::run(arguments.command),
         Command::Jitter(arguments) => jitter::run(&arguments),

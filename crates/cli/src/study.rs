@@ -2,12 +2,12 @@
 //! browser, JSON or a table.
 
 use crate::html::Html;
-use crate::usage::Usage;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::Path;
 use tickwire_show::output;
+use tickwire_show::usage::Usage;
 
 /// A study that has begun.
 pub(crate) struct Study {

@@ -4,6 +4,7 @@
 //! | module | what it is about |
 //! |---|---|
 //! | [`build_mark`] | which build a file is of |
+//! | [`capture_record`] | what goes before a captured packet |
 //! | [`control`] | control messages, their codec, and the reasons why a socket is on the kernel |
 //! | [`duty`] | which thread of a lane polls for all |
 //! | [`layout`] | where everything lies in a region; the shared state of waiting threads |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod build_mark;
+pub mod capture_record;
 pub mod control;
 pub mod duty;
 pub mod layout;

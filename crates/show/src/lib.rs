@@ -6,6 +6,7 @@
 //! | [`stat`] | a reading of all lanes: as JSON, and as a page of tables |
 //! | [`finding`] | a check of `tickwire doctor`, and its verdict |
 //! | [`sentence`] | an error as one sentence |
+//! | [`usage`] | errors of the command line that the parser cannot find |
 //! | [`log`] | a service's log |
 //! | [`output`] | standard output, which may be a full disk or a closed pipe |
 //! | [`layout`] | text that fits a terminal's width |
@@ -22,3 +23,4 @@ pub mod output;
 pub mod sanitize_terminal;
 pub mod sentence;
 pub mod stat;
+pub mod usage;

@@ -7,10 +7,11 @@
 //! | `shared` | options of several commands: paths of service, clock and configuration |
 //! | `values` | parsers for the values of options of several commands, with their errors |
 //!
+//! The options of `clock` are in `tickwire-commands`, which Windows shares.
+//!
 //! It does not depend on the program around it, because `xtask` builds it alone.
 
 pub(crate) mod capture;
-pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod doctor;
 pub(crate) mod jitter;
@@ -24,7 +25,6 @@ pub(crate) mod watch;
 
 use capture::Capture;
 use clap::{Parser, Subcommand};
-use clock::Clock;
 use counters::Counters;
 use doctor::Doctor;
 use jitter::Jitter;
@@ -32,6 +32,7 @@ use run::Run;
 use service::Service;
 use stat::Stat;
 use testbed::Testbed;
+use tickwire_commands::args::clock::Clock;
 use watch::Watch;
 
 /// Unmodified programs on a low-latency network path.

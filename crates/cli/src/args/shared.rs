@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
+pub(crate) use tickwire_commands::args::clock::{Config, Page};
 
 /// Where the service listens.
 #[derive(Debug, Args)]
@@ -27,20 +28,3 @@ impl Socket {
 
 /// The default path of the service's socket.
 const DEFAULT_SOCKET: &str = "/run/tickwire/service.sock";
-
-/// Where the clock is.
-#[derive(Debug, Args)]
-pub(crate) struct Page {
-    /// The clock's page [default: /run/tickwire/clock]
-    #[arg(long, env = "TICKWIRE_CLOCK", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) page: Option<PathBuf>,
-}
-
-/// Where the configuration is.
-#[derive(Debug, Args)]
-pub(crate) struct Config {
-    /// The configuration file; it is no error if the default one does not exist [default:
-    /// /etc/tickwire/tickwire.toml]
-    #[arg(long = "config", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: Option<PathBuf>,
-}

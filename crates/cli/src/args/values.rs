@@ -1,33 +1,6 @@
 //! Parsers for the values of options of several commands, with their errors.
 
-use std::ops::RangeInclusive;
-
-/// A number of this range.
-pub(super) fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
-    let value = text.parse().ok().filter(|value| range.contains(value));
-    value.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
-}
-
-/// A whole number from `least` to `most`.
-pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
-}
-
-/// The same, of those that fit 32 bits.
-pub(super) fn small(text: &str, least: u32, most: u32) -> Result<u32, String> {
-    whole(text, least.into(), most.into()).map(|number| number as u32)
-}
-
-/// A timeout in seconds, or a bound of the clock in microseconds.
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    number(text, 1e-3..=1e9)
-}
-
-/// Seconds between requests to a time server, as in the configuration file.
-pub(super) fn poll(text: &str) -> Result<f64, String> {
-    number(text, 0.05..=86_400.0)
-}
+pub(super) use tickwire_commands::args::values::{number, poll, seconds, small, whole};
 
 /// The longest sensible spin, in microseconds: a quarter of an hour.
 const LONGEST_SPIN: u64 = 1_000_000_000;
@@ -81,14 +54,5 @@ mod tests {
         }
         assert!(["0", "0-3,8", "1023"].iter().all(|text| cpus(text).is_ok()));
         assert!(["", "3-1", "1024", "x", "0,", "-1"].iter().all(|text| cpus(text).is_err()));
-    }
-
-    #[test]
-    fn what_is_no_number_of_the_range_is_told_the_range() {
-        assert_eq!(["0.001", "1e9", "5"].map(seconds), [Ok(1e-3), Ok(1e9), Ok(5.0)]);
-        for text in ["nan", "inf", "0", "1e10", "-1", "", "1 s"] {
-            assert_eq!(seconds(text), Err("expected a number from 0.001 to 1000000000".to_owned()), "{text}");
-        }
-        assert_eq!(small("-1", 1, 9), Err("expected a whole number from 1 to 9".to_owned()));
     }
 }

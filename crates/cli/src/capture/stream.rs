@@ -6,6 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
+use tickwire_commands::capture::{CaptureStream, Turn};
 
 /// A record and a jumbo packet fit; the ring buffer's entries are smaller.
 const LARGEST: usize = 1 << 18;
@@ -16,23 +17,15 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
 }
 
-/// The result of a wait.
-pub(crate) enum Turn<'a> {
-    /// A record with its bytes.
-    Record(&'a [u8]),
-    /// No record within the timeout.
-    Quiet,
-    /// The service has ended the capture.
-    Ended,
-}
-
 impl Stream {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self { fd, buffer: vec![0; LARGEST] }
     }
+}
 
-    /// The next record, if one comes within `time_limit`. A signal ends the wait.
-    pub(crate) fn next(&mut self, time_limit: Duration) -> Result<Turn<'_>> {
+impl CaptureStream for Stream {
+    /// A signal ends the wait.
+    fn next(&mut self, time_limit: Duration) -> Result<Turn<'_>> {
         let read = |buffer: &mut [u8]| recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
         let length = match read(&mut self.buffer) {
             Err(Errno::EAGAIN) => {

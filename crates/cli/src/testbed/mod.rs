@@ -7,9 +7,9 @@ mod time;
 pub(crate) use progress::name;
 
 use crate::args::testbed::TestbedCommand;
-use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
+use tickwire_show::usage::Usage;
 use tickwire_testbed::TestbedError;
 
 pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {

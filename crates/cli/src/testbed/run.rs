@@ -3,10 +3,10 @@
 use super::progress::Progress;
 use crate::args::testbed::{Ends, MessageTiming, SPIN_VARIABLE, Stacks, TestbedRun, inherited_spin};
 use crate::study::{Study, command};
-use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
+use tickwire_show::usage::Usage;
 use tickwire_testbed::controller::{ExperimentPlan, Ground, Inventory};
 use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Experiment, Timing};

@@ -2,7 +2,6 @@
 
 use crate::args::testbed::TestbedTime;
 use crate::study::{Study, command};
-use crate::usage::Usage;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
@@ -10,6 +9,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use tickwire_show::usage::Usage;
 use tickwire_testbed::time::{CardComparison, ClockPlan, ComparisonSpan, LabComparison, Moment, Real, html, table};
 
 /// The value of `--reference` for the lab instead of a card.

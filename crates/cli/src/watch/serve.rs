@@ -2,7 +2,6 @@
 
 use super::metrics;
 use super::snapshot::{Snapshot, Sources};
-use crate::usage::Usage;
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -11,10 +10,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tickwire_metrics::Responder;
+use tickwire_show::usage::Usage;
 
 /// Serves until a signal comes.
 pub(super) fn run(address: SocketAddr, sources: Sources, interval: Duration) -> Result<()> {
-    let stop = crate::clock::until_told()?;
+    let stop = tickwire_commands::clock::until_told()?;
     let mut responder = Responder::bind(address).map_err(|error| match error.kind() {
         ErrorKind::AddrNotAvailable => {
             Usage::of("--metrics", format!("{} is no address of this host", address.ip())).into()

@@ -2,7 +2,6 @@
 
 use crate::args::watch::Watch;
 use crate::client::Client;
-use crate::clock;
 use crate::stat::{self, Search};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -60,7 +59,7 @@ impl Sources {
         let socket = lab.filter(|_| !self.named).unwrap_or_else(|| self.socket.clone());
         let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
-            clock: clock::ask(&self.page).map_err(|error| error.to_string()),
+            clock: tickwire_commands::clock::ask(&self.page).map_err(|error| error.to_string()),
             service: Client::connect(&socket)
                 .and_then(|mut client| stat::gather(&mut client, &mut search))
                 .map_err(|error| format!("{error:#}")),

@@ -12,10 +12,9 @@
 //! | `claims` | flows, ports, groups, and what lanes may send from |
 //! | [`port_kind`] | which kinds of these a port has |
 //! | `addresses` | the host's addresses, and paths to peers |
-//! | `counters`, `capture_record` | what the programs count and capture |
+//! | `counters` | what the programs count |
 
 mod addresses;
-mod capture_record;
 mod claims;
 mod counters;
 pub mod map;
@@ -23,10 +22,10 @@ pub mod port_kind;
 pub mod program;
 
 pub use addresses::{AddressMapKey, AddressValue, HopMapKey, HopValue, MOST_ADDRESSES, SourceMapKey};
-pub use capture_record::CaptureRecord;
 pub use claims::{FlowMapKey, FlowValue, GroupMapKey, GroupValue, OwnedMapKey, OwnedValue, PortMapKey, PortValue};
 pub use counters::{HostCounter, LaneCountersValue, RedirectLosses};
 pub use port_kind::port_kinds;
+pub use tickwire_lane::capture_record::CaptureRecord;
 pub use tickwire_steer::chosen;
 pub use tickwire_steer::counters::GuardRefusal;
 pub use tickwire_steer::tables::{MAX_MEMBERS, MAX_SHARED};

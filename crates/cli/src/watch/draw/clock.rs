@@ -2,10 +2,10 @@
 
 use super::panel::{Panel, STRONG, wrapped};
 use super::plain;
-use crate::clock::{following, reasons, servers, span, utc};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use tickclock::Nanos;
+use tickwire_commands::clock::{following, reasons, servers, span, utc};
 use tickwire_timekeeper::Report;
 
 pub(super) fn panel(clock: &Result<Report, String>, width: usize) -> Panel {

@@ -175,7 +175,8 @@ pub(crate) fn clock_measured() -> Snapshot {
 pub(crate) fn nothing() -> Snapshot {
     let service = std::io::Error::from_raw_os_error(2);
     Snapshot {
-        clock: crate::clock::ask(std::path::Path::new("/nonexistent/clock")).map_err(|error| error.to_string()),
+        clock: tickwire_commands::clock::ask(std::path::Path::new("/nonexistent/clock"))
+            .map_err(|error| error.to_string()),
         service: Err(crate::client::why_not(std::path::Path::new("/nonexistent/service.sock"), &service)),
         testbed: Err("no testbed runs: start one with `tickwire testbed run`, as this user or as root".into()),
     }

@@ -3,20 +3,22 @@
 use std::fmt;
 
 /// Its exit status, the same as for errors of the parser.
-pub(crate) const STATUS: u8 = 2;
+pub const STATUS: u8 = 2;
 
 /// What is wrong with a command line, and what was expected.
 #[derive(Debug)]
-pub(crate) struct Usage(String);
+pub struct Usage(String);
 
 impl Usage {
     /// An error of this option.
-    pub(crate) fn of(option: &str, what: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn of(option: &str, what: impl fmt::Display) -> Self {
         Self(format!("{option}: {what}"))
     }
 
     /// An error of the whole command line.
-    pub(crate) fn new(what: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn new(what: impl fmt::Display) -> Self {
         Self(what.to_string())
     }
 }

@@ -1,26 +1,34 @@
 //! `tickwire clock`: the command line of the time plane.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `run`, `serve`, `read`, `wait`, `replay` | the subcommands (`convert` is in `read`) |
+//! | `show`, `why` | the daemon's report as text; why a time is not known |
+//! | `units` | times and spans as text |
+//! | `stop` | what ends a daemon that runs in the foreground |
 
 mod read;
 mod replay;
 mod run;
+#[cfg(unix)]
 mod serve;
 mod show;
+mod stop;
 mod units;
 mod wait;
 mod why;
 
-pub(crate) use show::{following, servers};
-pub(crate) use units::{span, utc};
-pub(crate) use why::reasons;
+pub use show::{following, servers};
+#[cfg(unix)]
+pub use stop::until_told;
+pub use units::{span, utc};
+pub use why::reasons;
 
-use crate::args::clock::{Clock, ClockCommand};
-use crate::args::shared::Page;
+use crate::args::clock::{Clock, ClockCommand, Page};
 use anyhow::{Context, Result, anyhow};
 use std::io::IsTerminal;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use terminal_size::{Width, terminal_size_of};
 use tickclock::OpenError;
 use tickwire_timekeeper::{Report, TimekeeperConfig};
@@ -28,10 +36,14 @@ use tickwire_timekeeper::{Report, TimekeeperConfig};
 /// The status of `tickwire clock` if the time is not known.
 const NOT_SYNCHRONISED: u8 = 3;
 
-/// Runs the subcommand.
-pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
+/// Runs the subcommand. Returns the exit status of the program.
+///
+/// # Errors
+/// It could not be done. An error of the command line is a [`tickwire_show::usage::Usage`].
+pub fn run(arguments: Clock) -> Result<ExitCode> {
     match arguments.command {
         ClockCommand::Run(arguments) => run::run(&arguments),
+        #[cfg(unix)]
         ClockCommand::Serve(arguments) => serve::run(&arguments),
         ClockCommand::Status(arguments) => {
             let report = ask(&arguments.page.path())?;
@@ -51,7 +63,8 @@ pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
 
 impl Page {
     /// The page that was named, or the default one.
-    pub(crate) fn path(&self) -> PathBuf {
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
         self.page.clone().unwrap_or_else(tickclock::default_path)
     }
 
@@ -67,16 +80,6 @@ impl Page {
     }
 }
 
-/// A descriptor for a daemon to wait on: it reports hang-up once a signal has come.
-pub(crate) fn until_told() -> Result<OwnedFd> {
-    let (stop, stopper) = nix::unistd::pipe().context("cannot make a pipe")?;
-    let stopper = Mutex::new(Some(stopper));
-    // Closing the write end wakes the waiter.
-    ctrlc::set_handler(move || drop(stopper.lock().map(|mut stopper| stopper.take())))
-        .context("cannot wait for signals")?;
-    Ok(stop)
-}
-
 /// The `[clock]` table of the file that was named, else of the usual one.
 fn configured(file: Option<&Path>) -> Result<TimekeeperConfig> {
     Ok(match file {
@@ -90,7 +93,10 @@ const NO_CLOCK: &str =
     "start `tickwire service` or `tickwire clock run`, or name its page with --page or in TICKWIRE_CLOCK";
 
 /// Queries the status of a page's daemon.
-pub(crate) fn ask(page: &Path) -> Result<Report> {
+///
+/// # Errors
+/// No daemon answers.
+pub fn ask(page: &Path) -> Result<Report> {
     let nobody = || format!("no clock daemon answers for {}: {NO_CLOCK}", page.display());
     tickwire_timekeeper::ask(page).with_context(nobody)
 }
@@ -120,9 +126,8 @@ fn known(known: bool) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::clock::MANUAL;
     use serde_json::Value;
-
-    const MANUAL: &str = include_str!("../manual/clock.txt");
 
     /// A report in which everything is known.
     const FULL: &str = r#"{

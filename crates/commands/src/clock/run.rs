@@ -1,10 +1,13 @@
-//! `tickwire clock run`: the daemon alone, until a signal ends it.
+//! `tickwire clock run`: the daemon alone, until a signal or Ctrl-C ends it.
 
 use crate::args::clock::ClockRun;
-use crate::usage::Usage;
 use anyhow::{Context, Result};
+#[cfg(unix)]
 use std::os::fd::AsFd;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle;
 use std::process::ExitCode;
+use tickwire_show::usage::Usage;
 use tickwire_timekeeper::Daemon;
 use tickwire_timekeeper::config::PolledServer;
 
@@ -29,8 +32,12 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     }
     // Reading the file has validated its settings; this validates the options.
     config.check().map_err(Usage::new)?;
-    let stop = super::until_told()?;
+    let stop = super::stop::until_told()?;
     let mut daemon = Daemon::start(&config)?;
-    daemon.run(stop.as_fd()).context("the daemon cannot wait")?;
+    #[cfg(unix)]
+    let stop = stop.as_fd();
+    #[cfg(windows)]
+    let stop = stop.as_handle();
+    daemon.run(stop).context("the daemon cannot wait")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -112,7 +112,7 @@ pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String
 }
 
 /// The daemon's reasons why the bound is not within `within` ns.
-pub(crate) fn reasons(report: &Report, within: u64) -> Vec<String> {
+pub fn reasons(report: &Report, within: u64) -> Vec<String> {
     let mut why = Vec::new();
     let is = |word: &str| report.status.iter().any(|fact| fact == word);
     let followed = report.sources.iter().find(|source| source.standing == "followed");

@@ -1,7 +1,7 @@
 //! The pcapng file: nanosecond timestamps, and one interface for each pair of a lane and a network
 //! card.
 
-use super::clock::WallClock;
+use super::wall_clock::WallClock;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
@@ -10,7 +10,7 @@ use pcap_file::{DataLink, Endianness, PcapError};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
-use tickwire_lane_linux::bpf::CaptureRecord;
+use tickwire_lane::capture_record::CaptureRecord;
 
 /// `if_tsresol`: units of 10^-9 seconds.
 const NANOSECONDS: u8 = 9;
@@ -20,7 +20,7 @@ const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
 /// A file being written.
-pub(crate) struct File<W: Write> {
+pub(super) struct CaptureFile<W: Write> {
     writer: PcapNgWriter<W>,
     clock: WallClock,
     snaplen: u32,
@@ -28,8 +28,8 @@ pub(crate) struct File<W: Write> {
     interfaces: HashMap<(u32, u32), u32>,
 }
 
-impl<W: Write> File<W> {
-    pub(crate) fn new(out: W, clock: WallClock, snaplen: u32) -> Result<Self, PcapError> {
+impl<W: Write> CaptureFile<W> {
+    pub(super) fn new(out: W, clock: WallClock, snaplen: u32) -> Result<Self, PcapError> {
         let application = concat!("tickwire ", env!("CARGO_PKG_VERSION"));
         let section = SectionHeaderBlock {
             endianness: Endianness::native(),
@@ -42,7 +42,7 @@ impl<W: Write> File<W> {
 
     /// Writes a packet; `name` gives the name and description of its interface with that
     /// interface's first packet.
-    pub(crate) fn write(
+    pub(super) fn write(
         &mut self,
         record: &CaptureRecord,
         bytes: &[u8],
@@ -80,7 +80,7 @@ impl<W: Write> File<W> {
     }
 
     /// Flushes the buffer to the file.
-    pub(crate) fn flush(&mut self) -> std::io::Result<()> {
+    pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.writer.get_mut().flush()
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     fn what_is_written_can_be_read_with_its_nanoseconds_and_interfaces() {
         let mut out = Vec::new();
         let clock = WallClock::fixed(Duration::from_secs(1_700_000_000));
-        let mut file = File::new(&mut out, clock, 96).unwrap();
+        let mut file = CaptureFile::new(&mut out, clock, 96).unwrap();
         let name = |name: &str| (name.to_owned(), String::from("a program"));
         let incoming = CaptureRecord { monotonic_ns: 123_456_789, lane: 5, nic: 2, length: 60, outgoing: false };
         let outgoing = CaptureRecord { monotonic_ns: 123_456_790, nic: 0, outgoing: true, ..incoming };

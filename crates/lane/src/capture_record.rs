@@ -1,9 +1,10 @@
-//! Records of captured packets.
+//! What goes before the bytes of a captured packet (`bpf/capture.h` of the lane on Linux).
 
-/// A captured packet, ahead of its bytes in [`super::map::CAPTURE`].
+/// A captured packet, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureRecord {
-    /// `CLOCK_MONOTONIC` in nanoseconds when the program saw the packet.
+    /// When divert or guard saw the packet: nanoseconds by the clock of lanes, which is never set (on
+    /// Linux `CLOCK_MONOTONIC`).
     pub monotonic_ns: u64,
     /// The lane.
     pub lane: u32,
@@ -16,9 +17,23 @@ pub struct CaptureRecord {
 }
 
 impl CaptureRecord {
-    const SIZE: usize = 32;
+    /// Bytes of what an entry begins with.
+    pub const SIZE: usize = 32;
 
-    /// Splits an entry of the ring buffer into the record and the captured bytes; `None` if it is
+    /// What an entry begins with, of which `captured` bytes of the packet follow.
+    #[must_use]
+    pub fn head(&self, captured: u32) -> [u8; Self::SIZE] {
+        let mut head = [0; Self::SIZE];
+        head[..8].copy_from_slice(&self.monotonic_ns.to_ne_bytes());
+        for (at, word) in
+            [(8, self.lane), (12, self.nic), (16, self.length), (20, captured), (24, self.outgoing.into())]
+        {
+            head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        head
+    }
+
+    /// Splits an entry into the record and the captured bytes; `None` if it is
     /// inconsistent.
     #[must_use]
     pub fn parse(entry: &[u8]) -> Option<(Self, &[u8])> {
@@ -39,6 +54,15 @@ impl CaptureRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_is_taken_apart_as_it_was_put_together() {
+        for outgoing in [false, true] {
+            let record = CaptureRecord { monotonic_ns: u64::MAX - 1, lane: 2, nic: 3, length: 1500, outgoing };
+            let entry = [&record.head(2)[..], &[7, 8]].concat();
+            assert_eq!(CaptureRecord::parse(&entry), Some((record, &[7, 8][..])));
+        }
+    }
 
     #[test]
     fn a_capture_record_that_promises_more_than_there_is_is_refused() {

@@ -1,10 +1,10 @@
 //! `tickwire clock serve`: the NTP server, until a signal ends it.
 
 use crate::args::clock::ClockServe;
-use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use tickwire_show::usage::Usage;
 use tickwire_timekeeper::TimeServer;
 use tickwire_timekeeper::serve::listen;
 
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &ClockServe) -> Result<ExitCode> {
     serve.rate = arguments.rate.unwrap_or(serve.rate);
     serve.burst = arguments.burst.unwrap_or(serve.burst);
     serve.check().map_err(Usage::new)?;
-    let stop = super::until_told()?;
+    let stop = super::stop::until_told()?;
     let mut server = TimeServer::start(&serve, &page)?;
     server.run(stop.as_fd()).context("the server cannot wait")?;
     Ok(ExitCode::SUCCESS)

@@ -1,28 +1,28 @@
 //! What a capture is of: checked before it begins, so that it does not wait silently for packets
 //! that cannot come.
 
-use crate::args::capture::Capture;
-use crate::client::{Client, unexpected};
+use super::{CaptureService, unexpected};
+use crate::args::capture::CaptureOptions;
 use anyhow::{Result, bail};
 use tickwire_lane::control::{Reply, Request};
 
-/// The kernel truncates process names to this.
+/// Linux truncates process names to this.
 const LONGEST_NAME: usize = 15;
 
 /// A lane of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lane {
+pub(super) struct ListedProgram {
     pub(super) number: u32,
     pub(super) program: String,
     pub(super) pid: u32,
 }
 
 /// All lanes that exist now and that the user may see.
-pub(super) fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
+pub(super) fn lanes(service: &mut impl CaptureService) -> Result<Vec<ListedProgram>> {
     let mut lanes = Vec::new();
     let mut after = 0;
     loop {
-        let (reply, _) = client.ask(&Request::ListLanes { after })?;
+        let reply = service.ask(&Request::ListLanes { after })?;
         let (cursor, info) = match reply {
             // The programs without a lane follow the lanes.
             Reply::LaneInfo { cursor, info } if info.lane != 0 => (cursor, info),
@@ -30,7 +30,7 @@ pub(super) fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
             reply => return Err(unexpected(&reply)),
         };
         after = cursor;
-        lanes.push(Lane { number: info.lane, program: info.program.as_str().to_owned(), pid: info.pid });
+        lanes.push(ListedProgram { number: info.lane, program: info.program.as_str().to_owned(), pid: info.pid });
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn is(name: &str, pid: u32, wanted: &str) -> bool {
 ///
 /// # Errors
 /// It cannot come.
-pub(super) fn check(lanes: &[Lane], arguments: &Capture, root: bool) -> Result<Option<String>> {
+pub(super) fn check(lanes: &[ListedProgram], arguments: &CaptureOptions, may_see_all: bool) -> Result<Option<String>> {
     let there = || match lanes.iter().map(|lane| format!("{} ({})", lane.number, lane.program)).collect::<Vec<_>>() {
         none if none.is_empty() => "there is no lane now".to_owned(),
         all => format!("the lanes now are {}", all.join(", ")),
@@ -62,7 +62,7 @@ pub(super) fn check(lanes: &[Lane], arguments: &Capture, root: bool) -> Result<O
         ),
         None => (!lanes.is_empty(), "the first program to get a lane".to_owned()),
     };
-    match (some, root) {
+    match (some, may_see_all) {
         (true, _) => Ok(None),
         (false, true) => Ok(Some(what)),
         // A capture of an unprivileged user covers the lanes that this user has when it begins.
@@ -75,13 +75,17 @@ pub(super) fn check(lanes: &[Lane], arguments: &Capture, root: bool) -> Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Arguments, Command};
     use clap::Parser;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: CaptureOptions,
+    }
+
     fn checked(arguments: &[&str], root: bool) -> Result<Option<String>, String> {
-        let all = [&["tickwire", "capture", "-w", "f"], arguments].concat();
-        let Command::Capture(arguments) = Arguments::parse_from(all).command else { unreachable!("it says capture") };
-        let lane = |number, program: &str| Lane { number, program: program.to_owned(), pid: 70 + number };
+        let arguments = Line::parse_from([&["capture", "-w", "f"], arguments].concat()).options;
+        let lane = |number, program: &str| ListedProgram { number, program: program.to_owned(), pid: 70 + number };
         let lanes = [lane(3, "nginx"), lane(5, "a-long-program-")];
         check(&lanes, &arguments, root).map_err(|error| error.to_string())
     }

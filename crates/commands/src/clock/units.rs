@@ -3,7 +3,7 @@
 use tickclock::Nanos;
 
 /// A span of time in ns, with the unit that fits.
-pub(crate) fn span(ns: f64) -> String {
+pub fn span(ns: f64) -> String {
     match ns.abs() {
         size if size < 1e3 => format!("{ns:.0} ns"),
         size if size < 1e6 => format!("{:.2} us", ns / 1e3),
@@ -13,7 +13,7 @@ pub(crate) fn span(ns: f64) -> String {
 }
 
 /// Unix time as date and time of day, to the nanosecond.
-pub(crate) fn utc(time: Nanos) -> String {
+pub fn utc(time: Nanos) -> String {
     const SECOND: i64 = 1_000_000_000;
     let (seconds, ns) = (time.0.div_euclid(SECOND), time.0.rem_euclid(SECOND));
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -54,7 +54,7 @@ pub(super) fn status(report: &Report) -> String {
 }
 
 /// The server that the clock follows, and when it last answered.
-pub(crate) fn following(source: &SourceReport) -> String {
+pub fn following(source: &SourceReport) -> String {
     let mut text = source.name.clone();
     if let Some(stratum) = source.stratum {
         let _ = write!(text, ", stratum {stratum}");
@@ -73,7 +73,7 @@ fn contested(report: &Report) -> bool {
 }
 
 /// The number of servers by standing.
-pub(crate) fn servers(report: &Report) -> String {
+pub fn servers(report: &Report) -> String {
     let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
     let (agreed, disputed) = if contested(report) { (0, count("followed")) } else { (count("followed"), 0) };
     let servers = format!(
