@@ -7,7 +7,7 @@ use tickwire_lane::control::Figures;
 use tickwire_steer::counters::{HostCounters, LaneCounters};
 
 /// The names of [`host`]'s figures.
-pub const HOST_NAMES: [&str; 10] = [
+pub const HOST_NAMES: [&str; 11] = [
     "passed",
     "diverted",
     "group_copies",
@@ -18,7 +18,11 @@ pub const HOST_NAMES: [&str; 10] = [
     "card_strays",
     "card_truncated",
     "card_no_room",
+    HOST_CAPTURE_LOST,
 ];
+
+/// The name of the packets that captures have lost among [`HOST_NAMES`].
+pub const HOST_CAPTURE_LOST: &str = "capture_lost";
 
 /// The names of the last of [`lane`]'s figures: received packets that found no room in the lane's
 /// ring, and records in its transmit ring that were incomplete or too long. Before them are packets
@@ -26,13 +30,14 @@ pub const HOST_NAMES: [&str; 10] = [
 pub const LANE_LOSSES: [&str; 2] = ["lost_ring_full", "refused_record"];
 
 /// What became of the packets of a host's network card; `unsent`: frames that it did not send, or
-/// give back; `losses`: what was lost before this service saw it.
+/// give back; `losses`: what was lost before this service saw it; `capture_lost`: packets that
+/// captures left out because their readers did not keep up.
 #[must_use]
-pub fn host(counters: &HostCounters, unsent: u64, losses: CardLosses) -> Figures {
+pub fn host(counters: &HostCounters, unsent: u64, losses: CardLosses, capture_lost: u64) -> Figures {
     let HostCounters { passed, diverted, group_copies, vlan, stray_fragments } = *counters;
     let CardLosses { malformed, strays, truncated, no_room } = losses;
     let of_host = [passed, diverted, group_copies, vlan, stray_fragments, unsent];
-    Figures::new(&[&of_host[..], &[malformed, strays, truncated, no_room]].concat())
+    Figures::new(&[&of_host[..], &[malformed, strays, truncated, no_room, capture_lost]].concat())
 }
 
 /// What a lane has received, sent and lost.
@@ -53,9 +58,9 @@ mod tests {
     #[test]
     fn each_figure_has_a_name() {
         let losses = CardLosses { malformed: 1, strays: 2, truncated: 3, no_room: 4 };
-        let all = host(&HostCounters::default(), 9, losses);
-        assert_eq!(all.as_slice(), [0, 0, 0, 0, 0, 9, 1, 2, 3, 4]);
-        assert_eq!(HOST_NAMES.len(), all.as_slice().len());
+        let all = host(&HostCounters::default(), 9, losses, 8);
+        assert_eq!(all.as_slice(), [0, 0, 0, 0, 0, 9, 1, 2, 3, 4, 8]);
+        assert_eq!((HOST_NAMES.len(), HOST_NAMES[10]), (all.as_slice().len(), HOST_CAPTURE_LOST));
         let counters = LaneCounters { in_packets: 1, refused: [3; 7], ..LaneCounters::default() };
         let all = lane(&counters, RingLosses { ring_full: 5, malformed: 6 });
         assert_eq!(all.as_slice().len(), 4 + GuardRefusal::ALL.len() + LANE_LOSSES.len());

@@ -13,12 +13,14 @@
 //! | `claimed_ports` | of which ports the driver has to take packets |
 //! | [`port_block`] | the ports that are offered for connections of programs |
 //! | [`users`] | what each user has, and how much it may have |
+//! | [`capture_tap`] | copies of packets for captures |
 //! | [`figures`] | what is counted, for tools |
 //! | [`forwarder`] | packets between a card and lanes: divert and guard, on private copies |
 //!
 //! The others make no system call, so their tests run on every operating system.
 #![forbid(unsafe_code)]
 
+pub mod capture_tap;
 mod claimed_ports;
 pub mod claims;
 pub mod figures;

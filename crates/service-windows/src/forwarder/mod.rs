@@ -5,8 +5,10 @@
 //! it, because the program can change that memory at any time. The copy is judged by guard and
 //! sent. One thread does all of this, so packets stay in order and nothing is locked.
 
+use crate::capture_tap::CaptureTaps;
 use std::collections::BTreeMap;
 use tickwire_card_windows::card::LONGEST_FRAME;
+use tickwire_lane::capture_record::CaptureRecord;
 use tickwire_lane::record_ring::{ProducerMemory, RecordProducer, RecordRing, RingMemory, Wakes};
 use tickwire_registry::TableChange;
 use tickwire_stack::ReceiveMetadata;
@@ -52,6 +54,7 @@ pub struct Forwarder<R, P> {
     /// The lane whose turn to send is next.
     next: LaneNumber,
     frame: Vec<u8>,
+    captures: CaptureTaps<P>,
 }
 
 /// What a lane has lost between the service and its program.
@@ -82,7 +85,8 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
     /// A host without lanes.
     #[must_use]
     pub fn new() -> Self {
-        Self { tables: Tables::default(), lanes: BTreeMap::new(), next: 0, frame: vec![0; LONGEST_FRAME] }
+        let (tables, captures) = (Tables::default(), CaptureTaps::default());
+        Self { tables, lanes: BTreeMap::new(), next: 0, frame: vec![0; LONGEST_FRAME], captures }
     }
 
     /// The rules: addresses, network cards and groups of the host. (Claims come by
@@ -95,6 +99,11 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
     #[must_use]
     pub fn tables(&self) -> &Tables {
         &self.tables
+    }
+
+    /// The captures of packets between card and lanes.
+    pub fn captures(&mut self) -> &mut CaptureTaps<P> {
+        &mut self.captures
     }
 
     /// Follows the registry of claims.
@@ -135,8 +144,10 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
         }
     }
 
-    fn deliver(&mut self, lane: LaneNumber, frame: &[u8], packet: &ReceiveMetadata) {
-        let Some(lane) = self.lanes.get_mut(&lane) else { return };
+    fn deliver(&mut self, number: LaneNumber, frame: &[u8], packet: &ReceiveMetadata) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        let (monotonic_ns, nic) = (packet.at.as_nanos(), packet.interface);
+        self.captures.copy(CaptureRecord { monotonic_ns, lane: number, nic, length: 0, outgoing: false }, frame);
         if lane.rings.receive.put(packet, &[frame]) {
             lane.has_news = true;
         } else {
@@ -177,15 +188,16 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
         now_ns: u64,
         mut send: impl FnMut(OutgoingFrame<'_>),
     ) {
+        let Self { tables, captures, .. } = self;
         for mut frame in frames {
-            leave(&mut self.tables, lane, &mut frame, now_ns, &mut send);
+            leave((tables, captures), lane, &mut frame, now_ns, &mut send);
         }
     }
 
     /// Sends what a lane has put into its transmit ring, a bounded number of packets. Returns how
     /// many were taken out.
     pub fn transmit_lane(&mut self, number: LaneNumber, now_ns: u64, mut send: impl FnMut(OutgoingFrame<'_>)) -> u32 {
-        let Self { tables, lanes, frame, .. } = self;
+        let Self { tables, lanes, frame, captures, .. } = self;
         // Longer ones are not even copied: no card sends them.
         let longest = tables.nics.values().map(|nic| nic.mtu as usize + ETHERNET).max().unwrap_or(0).min(frame.len());
         let Some(lane) = lanes.get_mut(&number) else { return 0 };
@@ -196,7 +208,7 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
                 return;
             };
             read(0, frame);
-            leave(tables, number, frame, now_ns, &mut send);
+            leave((tables, captures), number, frame, now_ns, &mut send);
         });
         if taken == 0 && !lane.rings.transmit.is_empty() {
             // A program of ours publishes complete records only.
@@ -234,8 +246,8 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
 }
 
 /// Sends a frame of a lane, if guard lets it out.
-fn leave(
-    tables: &mut Tables,
+fn leave<P: ProducerMemory>(
+    (tables, captures): (&mut Tables, &mut CaptureTaps<P>),
     lane: LaneNumber,
     frame: &mut [u8],
     now_ns: u64,
@@ -246,6 +258,7 @@ fn leave(
             if let Some(hop) = path {
                 set_macs(frame, hop.destination, hop.source);
             }
+            captures.copy(CaptureRecord { monotonic_ns: now_ns, lane, nic: 0, length: 0, outgoing: true }, frame);
             send(OutgoingFrame { nic, bytes: frame });
         }
         GuardVerdict::Refused(_) => (),

@@ -1,6 +1,7 @@
 //! The thread that moves packets between a network card and its lanes. It owns the card, the rings
 //! and the rules; other threads of the service have it run jobs.
 
+use crate::capture_tap::{CaptureNumber, CaptureTap};
 use crate::claimed_ports::ClaimedPorts;
 use crate::forwarder::{Forwarder, LaneRings, OutgoingFrame, RingLosses};
 use std::any::Any;
@@ -38,6 +39,8 @@ pub struct PacketPath<R, P> {
     card: Box<dyn PacketCard>,
     forwarder: Forwarder<R, P>,
     wakers: BTreeMap<LaneNumber, Box<dyn LaneWaker>>,
+    /// Those of captures.
+    readers: BTreeMap<CaptureNumber, Box<dyn LaneWaker>>,
     claimed: ClaimedPorts,
     now_ns: fn() -> u64,
     /// Frames that the card could not send.
@@ -77,8 +80,9 @@ impl Kernel for UnknownKernel {
 
 impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
     fn new(card: Box<dyn PacketCard>, now_ns: fn() -> u64) -> Self {
-        let (forwarder, wakers, claimed) = (Forwarder::new(), BTreeMap::new(), ClaimedPorts::default());
-        Self { card, forwarder, wakers, claimed, now_ns, unsent: 0 }
+        let (forwarder, claimed) = (Forwarder::new(), ClaimedPorts::default());
+        let (wakers, readers) = (BTreeMap::new(), BTreeMap::new());
+        Self { card, forwarder, wakers, readers, claimed, now_ns, unsent: 0 }
     }
 
     /// Lanes, rules and counters.
@@ -109,6 +113,18 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
     pub fn add_lane(&mut self, lane: LaneNumber, rings: LaneRings<R, P>, waker: Box<dyn LaneWaker>) {
         self.forwarder.add_lane(lane, rings);
         self.wakers.insert(lane, waker);
+    }
+
+    /// A capture begins.
+    pub fn add_capture(&mut self, number: CaptureNumber, tap: CaptureTap<P>, reader: Box<dyn LaneWaker>) {
+        self.forwarder.captures().add(number, tap);
+        self.readers.insert(number, reader);
+    }
+
+    /// A capture has ended.
+    pub fn remove_capture(&mut self, number: CaptureNumber) {
+        self.forwarder.captures().remove(number);
+        self.readers.remove(&number);
     }
 
     /// Sends frames on behalf of a lane whose program is gone.
@@ -198,6 +214,12 @@ impl<R: RingMemory, P: ProducerMemory> PacketPath<R, P> {
         });
         let Self { card, forwarder, unsent, .. } = self;
         let sent = forwarder.transmit((self.now_ns)(), |frame| *unsent += u64::from(card.send(frame.bytes).is_err()));
+        let readers = &self.readers;
+        forwarder.captures().publish(|number, wakes| {
+            if let Some(reader) = readers.get(&number) {
+                reader.wake(wakes);
+            }
+        });
         if received > 0 || sent > 0 {
             *unsent += card.flush();
         }

@@ -5,12 +5,14 @@
 //! | `accelerated_host` | addresses of the network card, and paths by it |
 //! | `core` | lanes and claims, and the thread that moves packets: one owner for all of it |
 //! | `lane_grant` | a new lane: its memory and events, and what its program gets of them |
+//! | `capture` | a capture: whose packets, its memory, and what its reader gets |
 //! | `client` | one program's connection, on a thread of its own |
 //! | `recheck` | claims that the firewall would not let in any more |
 //! | `handle_thread` | calls of Windows about handles of programs |
 //! | `mailbox` | what other threads have for a client |
 
 mod accelerated_host;
+mod capture;
 mod client;
 mod core;
 mod handle_thread;

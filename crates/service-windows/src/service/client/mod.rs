@@ -12,6 +12,7 @@ use super::core::{LaneProgram, ListedLane};
 use super::handle_thread::HandleThread;
 use super::mailbox::Mailbox;
 use super::{ClientOf, Shared};
+use crate::capture_tap::CaptureNumber;
 use paths::KeptPath;
 use std::os::windows::io::AsHandle;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ struct Client<'s> {
     lane: Option<LaneId>,
     /// Its number among the programs without a lane, if it is one.
     unserved: Option<u64>,
+    capture: Option<CaptureNumber>,
     paths: Vec<KeptPath>,
     /// [`super::core::Core::generation`] when they were found.
     generation: u64,
@@ -55,6 +57,9 @@ impl Drop for Client<'_> {
         if let Some(number) = self.unserved {
             self.shared.core().forget_unserved(number);
         }
+        if let Some(number) = self.capture {
+            self.shared.core().end_capture(number);
+        }
     }
 }
 
@@ -63,8 +68,9 @@ pub(super) fn serve(shared: &Shared, channel: ServerChannel, mailbox: Arc<Mailbo
     let process = channel.process_id();
     let image = process_image(channel.process()).map(Arc::from);
     let image = image.inspect_err(|error| tracing::debug!(process, %error, "a program's file is not known")).ok();
-    let (handles, lane, unserved, paths) = (None, None, None, Vec::new());
-    let mut client = Client { shared, channel, mailbox, client, image, handles, lane, unserved, paths, generation: 0 };
+    let (handles, lane, unserved, capture, paths, generation) = (None, None, None, None, Vec::new(), 0);
+    let mut client =
+        Client { shared, channel, mailbox, client, image, handles, lane, unserved, capture, paths, generation };
     while !client.mailbox.is_ending() {
         match client.turn() {
             Ok(()) => client.wait(),
@@ -136,6 +142,7 @@ impl Client<'_> {
         match request {
             Request::Hello { program, layout } => return self.hello(number, program, layout),
             Request::ListLanes { after } => return self.list_lane(number, after),
+            Request::Capture { lane, snaplen } => return self.begin_capture(number, lane, snaplen),
             _ => (),
         }
         let outcome = match request {
@@ -194,6 +201,22 @@ impl Client<'_> {
         match self.channel.send(&reply, number, grant.as_slice()) {
             Err(error) if error.is_end() => Err(error.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Answers [`Request::Capture`].
+    fn begin_capture(&mut self, number: u32, lane: LaneId, snaplen: u32) -> Result<(), Box<dyn std::error::Error>> {
+        let begun = match self.capture {
+            Some(_) => Err(Reason::BadRequest),
+            None => self.shared.core().begin_capture(&self.client.user, lane, snaplen),
+        };
+        match begun {
+            Ok((capture, grant)) => {
+                self.capture = Some(capture);
+                self.channel.send(&Reply::Capturing, number, &grant.handles())?;
+                Ok(())
+            }
+            Err(reason) => self.send(refused(reason), number),
         }
     }
 

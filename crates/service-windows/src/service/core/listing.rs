@@ -86,7 +86,9 @@ impl Core {
         let read = self.packets.call(move |path| match of {
             CountersOf::Host => {
                 let PathCounters { unsent, losses, .. } = path.counters();
-                Some(figures::host(&path.forwarder().tables().counters, unsent, losses))
+                let forwarder = path.forwarder();
+                let capture_lost = forwarder.captures().lost();
+                Some(figures::host(&forwarder.tables().counters, unsent, losses, capture_lost))
             }
             CountersOf::Lane => {
                 let forwarder = path.forwarder();

@@ -9,17 +9,19 @@ mod listing;
 pub(super) use listing::ListedLane;
 
 use super::accelerated_host::AcceleratedHost;
+use super::capture::{CaptureGrant, new_capture, permitted};
 use super::handle_thread::PulledSocket;
 use super::lane_grant::{LaneGrant, NewLane, new_lane};
 use super::mailbox::Mailbox;
 use super::now_ns;
+use crate::capture_tap::CaptureNumber;
 use crate::claims::{Claims, NewClaim, PortClaim};
 use crate::forwarder::RingLosses;
 use crate::packet_thread::{Begun, PacketPath, PacketThread, PathCounters};
 use crate::port_block::PortBlock;
-use crate::users::{Resource, UserId, UserShare, Users};
+use crate::users::{Resource, User, UserId, UserShare, Users};
 use listing::UnservedProgram;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -41,6 +43,9 @@ const MOST_LANES: usize = 256;
 
 /// At most so many of them are of one process, which has use for one.
 const MOST_OF_PROCESS: usize = 4;
+
+/// At most so many captures at a time: each packet is copied for each.
+const MOST_CAPTURES: usize = 4;
 
 /// So often a part of a transmit ring is sent at a lane's end: more often than a full ring needs.
 const MOST_DRAINS: usize = 2048;
@@ -87,6 +92,9 @@ pub(super) struct Core {
     unserved: BTreeMap<u64, UnservedProgram>,
     last: LaneId,
     last_unserved: u64,
+    /// Captures that run.
+    captures: BTreeSet<CaptureNumber>,
+    last_capture: CaptureNumber,
     generation: u64,
 }
 
@@ -109,7 +117,21 @@ impl Core {
         let gone = || io::Error::other("the network card, or its driver, is gone");
         packets.call(move |path| path.set_host(tables)).ok_or_else(gone)??;
         let (claims, lanes, unserved) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { packets, claims, lanes, host, block, driver, unserved, last: 0, last_unserved: 0, generation: 0 })
+        let (last, last_unserved, captures, last_capture, generation) = (0, 0, BTreeSet::new(), 0, 0);
+        Ok(Self {
+            packets,
+            claims,
+            lanes,
+            host,
+            block,
+            driver,
+            unserved,
+            last,
+            last_unserved,
+            captures,
+            last_capture,
+            generation,
+        })
     }
 
     pub(super) fn has_lost_card(&self) -> bool {
@@ -343,5 +365,38 @@ impl Core {
     /// Looks at a path again. Returns whether it has changed.
     pub(super) fn update(&mut self, path: &mut ResolvedPath) -> bool {
         self.host.update(path)
+    }
+
+    /// Begins a capture of this lane's packets, or of those of all lanes (0), as far as the user may
+    /// have them.
+    pub(super) fn begin_capture(
+        &mut self,
+        user: &User,
+        lane: LaneId,
+        snaplen: u32,
+    ) -> Result<(CaptureNumber, CaptureGrant), Reason> {
+        if self.captures.len() >= MOST_CAPTURES {
+            return Err(Reason::ServiceError);
+        }
+        let lanes = self.lanes.iter().map(|(&lane, record)| (lane, &record.user));
+        let lanes = permitted(user, lane, lanes)?;
+        let (tap, reader, grant) = new_capture(lanes, snaplen).map_err(|error| {
+            tracing::warn!(%error, "a capture cannot begin");
+            Reason::ServiceError
+        })?;
+        self.last_capture += 1;
+        let number = self.last_capture;
+        self.packets.call(move |path| path.add_capture(number, tap, Box::new(reader))).ok_or(Reason::Device)?;
+        self.captures.insert(number);
+        tracing::info!(capture = number, lane, snaplen, "a capture begins");
+        Ok((number, grant))
+    }
+
+    /// Ends a capture.
+    pub(super) fn end_capture(&mut self, number: CaptureNumber) {
+        if self.captures.remove(&number) {
+            self.packets.call(move |path| path.remove_capture(number));
+            tracing::info!(capture = number, "a capture has ended");
+        }
     }
 }
