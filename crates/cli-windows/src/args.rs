@@ -4,6 +4,8 @@ use crate::driver::Driver;
 use crate::ports::PortsOption;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use tickwire_commands::args::capture::CaptureOptions;
+use tickwire_commands::args::clock::{Clock, Config};
 use tickwire_lane_windows::control::DEFAULT_PIPE;
 
 /// Unmodified programs on a low-latency network path.
@@ -14,7 +16,7 @@ use tickwire_lane_windows::control::DEFAULT_PIPE;
 /// started this way notice nothing, and what cannot be accelerated runs on Windows' own stack, with
 /// a reason in `tickwire stat`.
 #[derive(Debug, Parser)]
-#[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true, after_long_help = include_str!("manual/tickwire.txt"))]
+#[command(name = "tickwire", version, arg_required_else_help = true, after_long_help = include_str!("manual/tickwire.txt"))]
 pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -28,6 +30,9 @@ pub(crate) enum Command {
     Run(Run),
     Stat(Stat),
     Doctor(Doctor),
+    Clock(Clock),
+    Capture(Capture),
+    Testbed(Testbed),
 }
 
 /// Where the service listens.
@@ -53,6 +58,10 @@ impl Socket {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("manual/service.txt"))]
 pub(crate) struct Service {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub(crate) config: Config,
+
     /// Accelerate this network interface, by its name or index [default: the only one that is
     /// connected and has an address]
     #[arg(long, value_name = "IF")]
@@ -82,7 +91,7 @@ pub(crate) struct Service {
     pub(crate) install: bool,
 
     /// Stop it, remove it from Windows' services, and end
-    #[arg(long, conflicts_with_all = ["interface", "driver", "socket_group", "ports"])]
+    #[arg(long, conflicts_with_all = ["file", "interface", "driver", "socket_group", "ports"])]
     pub(crate) uninstall: bool,
 
     /// Windows' service manager has started this process
@@ -150,6 +159,41 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
+/// Record the packets of accelerated programs.
+///
+/// Diverted packets never reach Windows' stack, so other tools cannot see them. The file is in
+/// pcapng format with nanosecond stamps and one interface for each lane and each network card;
+/// Wireshark reads it. Ctrl-C ends it and says how many packets were recorded and how many were
+/// lost. An administrator records all lanes, another user only its own lanes that exist when it
+/// begins.
+#[derive(Debug, Args)]
+#[command(override_usage = "tickwire capture [OPTIONS] --write <FILE>", after_long_help = include_str!("manual/capture.txt"))]
+pub(crate) struct Capture {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// What, and where to.
+    #[command(flatten)]
+    pub(crate) options: CaptureOptions,
+}
+
+/// Take part in a measurement of the testbed, which is controlled from Linux.
+#[derive(Debug, Args)]
+pub(crate) struct Testbed {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: TestbedCommand,
+}
+
+/// What to do with the testbed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TestbedCommand {
+    /// One sending or receiving end, driven over standard input and output: `tickwire testbed run`
+    /// on Linux starts it, for instance over ssh.
+    Node,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +211,17 @@ mod tests {
         for wrong in [&["service", "--install", "--uninstall"][..], &["service", "--driver", "none"], &["run"], &[]] {
             assert!(Arguments::try_parse_from([&["tickwire"], wrong].concat()).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn help_is_the_whole_text_about_a_command() {
+        for command in ["service", "run", "stat", "doctor", "clock", "capture"] {
+            let error = Arguments::try_parse_from(["tickwire", "help", command]).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("Exit status:") && text.contains("Options:"), "{command}: {text}");
+        }
+        let error = Arguments::try_parse_from(["tickwire", "help"]).unwrap_err();
+        assert!(error.to_string().contains("tickwire_winsock.dll"), "{error}");
     }
 
     #[test]

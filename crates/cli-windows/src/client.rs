@@ -1,6 +1,7 @@
 //! Asking the service.
 
 use anyhow::{Result, bail};
+use std::os::windows::io::BorrowedHandle;
 use std::time::Duration;
 use tickwire_lane::control::{Reply, Request};
 use tickwire_lane_windows::control::{ClientChannel, ConnectError, Handles};
@@ -22,6 +23,23 @@ impl Client {
         match self.0.request(request, &[], TIMEOUT)? {
             (Reply::Refused { reason, .. }, _) => bail!("the service refuses: {reason}"),
             answer => Ok(answer),
+        }
+    }
+
+    /// Events of which one is set when something has come that no request awaits, also if the
+    /// service has gone.
+    pub(crate) fn events(&self) -> [BorrowedHandle<'_>; 2] {
+        self.0.events()
+    }
+
+    /// Whether the service is still there. What has come that no request awaits is dropped.
+    pub(crate) fn is_connected(&mut self) -> bool {
+        loop {
+            match self.0.take() {
+                Ok(Some(_)) => (),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `run`, `stat`, `doctor`, `service` | the subcommands |
+//! | `run`, `stat`, `doctor`, `service`, `capture`, `testbed` | the subcommands; `clock` is in `tickwire-commands` |
 //! | `args`, `manual` | the definition of the command line; the long parts of its help |
 //! | `client` | asks the service |
 //! | `driver` | which drivers there are, and opening a network card by one |
@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod capture;
 mod client;
 mod doctor;
 mod driver;
@@ -28,11 +29,13 @@ mod run;
 mod service;
 mod stat;
 mod sys;
+mod testbed;
 
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
 use tickwire_show::sentence::sentence;
+use tickwire_show::usage;
 
 /// Runs the program.
 #[must_use]
@@ -42,9 +45,12 @@ pub fn main() -> ExitCode {
         Command::Service(arguments) => service::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Clock(arguments) => tickwire_commands::clock::run(arguments),
+        Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Testbed(arguments) => testbed::run(&arguments.command),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {
         eprintln!("tickwire: {}", sentence(&error));
-        ExitCode::FAILURE
+        if error.is::<usage::Usage>() { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
     })
 }

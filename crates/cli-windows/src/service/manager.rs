@@ -61,7 +61,11 @@ pub(super) fn install(arguments: &Service) -> Result<()> {
 fn launch_arguments(arguments: &Service) -> Vec<OsString> {
     let mut line: Vec<OsString> = vec!["service".into(), "--managed".into()];
     let driver = arguments.driver.map(|driver| driver.name().to_owned());
+    // The service manager starts it in a folder of Windows.
+    let config = arguments.config.file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
+    let config = config.map(|file| file.display().to_string());
     let options = [
+        ("--config", &config),
         ("--interface", &arguments.interface),
         ("--driver", &driver),
         ("--socket", &arguments.socket.socket),
@@ -193,13 +197,24 @@ mod tests {
 
     #[test]
     fn the_service_gets_the_options_of_its_installation() {
-        let line = ["tickwire", "service", "--install", "--interface", "Ethernet 2", "--driver", "lab"];
+        let line = [
+            "tickwire",
+            "service",
+            "--install",
+            "--interface",
+            "Ethernet 2",
+            "--driver",
+            "lab",
+            "--config",
+            r"C:\a b\c.toml",
+        ];
         let Command::Service(given) = Arguments::parse_from(line).command else { panic!("another command") };
         let arguments = launch_arguments(&given);
         assert_eq!(arguments[1], "--managed");
         let whole = std::iter::once(OsString::from("tickwire")).chain(arguments);
         let Command::Service(got) = Arguments::parse_from(whole).command else { panic!("another command") };
         assert!(got.managed && !got.install);
+        assert_eq!(got.config.file, given.config.file);
         assert_eq!((got.interface, got.driver, got.socket_group), (given.interface, given.driver, None));
     }
 

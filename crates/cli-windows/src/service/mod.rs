@@ -2,15 +2,20 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `configuration` | the configuration file |
+//! | `clock` | the thread that keeps the clock |
 //! | `manager` | the service of Windows: entering, removing, and running as one |
 //! | `users` | which users may be accelerated |
 
+mod clock;
+mod configuration;
 mod manager;
 mod users;
 
 use crate::args::Service;
 use crate::{driver, nic};
 use anyhow::{Context, Result};
+use clock::ClockThread;
 use std::os::windows::io::AsHandle;
 use std::sync::Arc;
 use tickwire_host_windows::{WindowsFirewall, read_tables};
@@ -37,6 +42,7 @@ pub(crate) fn run(arguments: &Service) -> Result<()> {
 
 /// Serves programs until the event is set. `ready`: what to do when they can connect.
 fn serve(arguments: &Service, stop: &WakeEvent, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+    let file = configuration::read(arguments.config.file.as_deref())?;
     let tables = read_tables().context("cannot read the network interfaces")?;
     let interface = nic::choose(&tables, arguments.interface.as_deref())?;
     let (opened, driver) = driver::open(arguments.driver, interface)?;
@@ -48,8 +54,12 @@ fn serve(arguments: &Service, stop: &WakeEvent, ready: impl FnOnce() -> Result<(
     let parts = ServiceParts { pipe: pipe_name, users, card, driver: driver.name(), host, firewall, ports };
     let mut service = WindowsService::start(parts)?;
     tracing::info!(interface = %interface.alias, driver = driver.name(), pipe, "the service runs");
-    ready()?;
-    service.run(stop.as_handle())?;
+    let clock = file.clock.and_then(ClockThread::start);
+    let outcome = ready().and_then(|()| Ok(service.run(stop.as_handle())?));
+    if let Some(clock) = clock {
+        clock.end();
+    }
+    outcome?;
     tracing::info!("the service ends");
     Ok(())
 }
