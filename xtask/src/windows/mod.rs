@@ -66,6 +66,7 @@ const FURTHER: &[&str] = &[
     "tickwire-launcher-windows",
     "tickwire-winsock",
     "tickwire-show",
+    "tickwire-commands",
     "tickwire-cli-windows",
 ];
 

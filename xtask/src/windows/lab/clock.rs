@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const RECIPE: &str = "ahead_us = 1000.0\nrate_ppm = 10.0\n";
 
 /// Seconds between requests.
-const POLL: &str = "0.1";
+pub(super) const POLL: &str = "0.1";
 
 /// How long the clock is sampled in each phase.
 const PHASE: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ fn built(name: &str) -> Result<PathBuf> {
 }
 
 /// The true time, served on host b.
-struct Reference {
+pub(super) struct Reference {
     program: String,
     truth: String,
     host: LabHost,
@@ -63,7 +63,7 @@ struct Reference {
 
 impl Reference {
     /// Fixes a true time that begins now.
-    fn begin(host: &LabHost) -> Result<Self> {
+    pub(super) fn begin(host: &LabHost) -> Result<Self> {
         let program = workspace::target()?.join("debug/examples/reference").display().to_string();
         let file = |name: &str| host.directory().join(name).display().to_string();
         let (recipe, truth) = (file("recipe.toml"), file("truth.toml"));
@@ -73,10 +73,23 @@ impl Reference {
     }
 
     /// Starts the time server.
-    fn serve(&self, address: &str) -> Result<Process> {
+    pub(super) fn serve(&self, address: &str) -> Result<Process> {
         let mut server = self.host.spawn(&[&self.program, "serve", &self.truth, &format!("{address}:123")])?;
         server.wait_for("serving", TIMEOUT)?;
         Ok(server)
+    }
+
+    /// The same; the true time must be within the bound of each reading.
+    pub(super) fn bounded(&self, readings: &[Reading]) -> Result<Vec<i64>> {
+        let errors = self.errors(readings)?;
+        for (reading, error) in readings.iter().zip(&errors) {
+            let truth = reading.utc - error;
+            ensure!(
+                (reading.earliest..=reading.latest).contains(&truth),
+                "the true time is not within the bound: {reading:?} is {error} ns ahead"
+            );
+        }
+        Ok(errors)
     }
 
     /// How far each reading is ahead of the true time, in ns.
@@ -98,15 +111,23 @@ impl Reference {
 
 /// A reading that a program has printed.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
-    count: u64,
-    utc: i64,
-    earliest: i64,
-    latest: i64,
-    status: u32,
+pub(super) struct Reading {
+    pub(super) count: u64,
+    pub(super) utc: i64,
+    pub(super) earliest: i64,
+    pub(super) latest: i64,
+    pub(super) status: u32,
 }
 
 impl Reading {
+    /// From what `tickwire clock` says as JSON.
+    pub(super) fn of_json(line: &str) -> Result<Self> {
+        let said: Value = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
+        let ns = |name: &str| said[name].as_i64().with_context(|| format!("no {name}: {line}"));
+        let count = said["counter"].as_u64().with_context(|| format!("no counter: {line}"))?;
+        Ok(Self { count, utc: ns("utc_ns")?, earliest: ns("earliest_ns")?, latest: ns("latest_ns")?, status: 0 })
+    }
+
     /// From a line of the program.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("sample ")?.split(' ');
@@ -170,14 +191,7 @@ pub(super) fn keeps_its_bound() -> Result<()> {
     ensure!(!sampler.stdout().contains("unknown"), "the time was known, and then unknown");
 
     let readings = readings(&sampler);
-    let errors = reference.errors(&readings)?;
-    for (reading, error) in readings.iter().zip(&errors) {
-        let truth = reading.utc - error;
-        ensure!(
-            (reading.earliest..=reading.latest).contains(&truth),
-            "the true time is not within the bound: {reading:?} is {error} ns ahead"
-        );
-    }
+    let errors = reference.bounded(&readings)?;
     grows(&readings[..alone])?;
     let recovered = readings[alone..].iter().filter(|one| !one.has(HOLDOVER)).map(Reading::bound).min();
     let lost = readings[alone - 1].bound();

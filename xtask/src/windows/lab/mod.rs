@@ -1,6 +1,7 @@
 //! `cargo xtask windows lab`: Windows programs on hosts of the lab, under Wine. Each case has a lab
 //! of its own.
 
+mod capture;
 mod card;
 mod clock;
 mod events;
@@ -8,6 +9,7 @@ mod lane;
 mod overlapped;
 mod plain;
 mod program;
+mod service_clock;
 mod testbed;
 mod windivert;
 
@@ -49,7 +51,9 @@ const CASES: &[Case] = &[
     ("the_program_finds_windivert", program::by_windivert),
     ("the_program_says_what_is_missing", program::bad_input),
     ("the_program_is_a_service_of_windows", program::managed),
+    ("a_capture_has_the_packets_of_a_lane", capture::recorded),
     ("a_clock_keeps_its_bound", clock::keeps_its_bound),
+    ("the_service_keeps_the_clock", service_clock::kept),
 ];
 
 /// Runs the cases, after building what they need and becoming root.

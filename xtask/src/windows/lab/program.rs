@@ -14,9 +14,9 @@ use std::time::Duration;
 use tickwire_lab::{Ended, LabPair, Process, tools};
 
 /// Within this a program has done its work.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-const PORT: u16 = 7;
+pub(super) const PORT: u16 = 7;
 
 /// Messages of each kind: some seconds of work, in which it is looked at.
 const COUNT: u32 = 20_000;
@@ -30,7 +30,7 @@ const FAILED: i32 = 125;
 const NOT_FOUND: i32 = 127;
 
 /// The service's options in the lab.
-const SERVICE: [&str; 5] = ["service", "--interface", "eth0", "--driver", "lab"];
+pub(super) const SERVICE: [&str; 5] = ["service", "--interface", "eth0", "--driver", "lab"];
 
 /// Builds the program. (The library and the plain program are those of `plain`.)
 pub(super) fn build() -> Result<()> {
@@ -43,15 +43,15 @@ fn tickwire() -> Result<PathBuf> {
 }
 
 /// Host a, with Wine; host b has a kernel.
-struct Hosts {
+pub(super) struct Hosts {
     // In the order in which they are to end.
-    wine: WineHost,
-    pair: LabPair,
+    pub(super) wine: WineHost,
+    pub(super) pair: LabPair,
     program: PathBuf,
 }
 
 impl Hosts {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let pair = LabPair::new()?;
         Ok(Self { wine: WineHost::new(&pair.a)?, pair, program: tickwire()? })
     }
@@ -68,32 +68,32 @@ impl Hosts {
         Ok(Self { program: folder.join("tickwire.exe"), ..hosts })
     }
 
-    fn spawn(&self, arguments: &[&str]) -> Result<Process> {
+    pub(super) fn spawn(&self, arguments: &[&str]) -> Result<Process> {
         self.wine.spawn(&self.program, arguments)
     }
 
     /// Runs the program to its end.
-    fn run(&self, arguments: &[&str]) -> Result<Ended> {
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<Ended> {
         self.spawn(arguments)?.wait(TIMEOUT)
     }
 
     /// Runs the program, which is to end with this status, and to say this in one sentence on
     /// standard error.
-    fn fails(&self, arguments: &[&str], status: i32, words: &str) -> Result<()> {
+    pub(super) fn fails(&self, arguments: &[&str], status: i32, words: &str) -> Result<()> {
         said(&self.run(arguments)?, arguments, status, words)
     }
 
-    fn service(&self) -> Result<Process> {
+    pub(super) fn service(&self) -> Result<Process> {
         self.service_with(&SERVICE)
     }
 
-    fn service_with(&self, arguments: &[&str]) -> Result<Process> {
+    pub(super) fn service_with(&self, arguments: &[&str]) -> Result<Process> {
         let mut service = self.spawn(arguments)?;
         service.wait_for("the service runs", TIMEOUT)?;
         Ok(service)
     }
 
-    fn stat(&self) -> Result<Value> {
+    pub(super) fn stat(&self) -> Result<Value> {
         let ended = self.run(&["stat", "--json"])?;
         ensure!(ended.status.success(), "stat: {}", ended.stderr);
         serde_json::from_str(&ended.stdout).with_context(|| format!("no JSON: {}", ended.stdout))

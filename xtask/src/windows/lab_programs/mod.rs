@@ -27,28 +27,36 @@ pub(super) fn clock() -> Result<PathBuf> {
 
 /// Builds the programs of sockets.
 pub(super) fn build() -> Result<()> {
+    make_folder()?;
     for (name, libraries) in PROGRAMS {
-        workspace::run(compile(name)?.arg("-lws2_32").args(libraries))?;
+        workspace::run(compile(name, &program(name)?).arg("-lws2_32").args(libraries))?;
     }
     Ok(())
 }
 
 /// Builds the program that reads the clock; the library comes beside it.
 pub(super) fn build_clock(library: &Path) -> Result<()> {
-    let mut compile = compile("clock")?;
     let beside = folder()?.join("tickclock.dll");
+    make_folder()?;
     fs::copy(library, &beside).with_context(|| format!("cannot copy {}", library.display()))?;
-    let include = workspace::root().join("crates/tickclock/include");
-    workspace::run(compile.arg("-I").arg(include).arg(beside))
+    build_clock_with(&workspace::root().join("crates/tickclock/include"), &beside, &clock()?)
+}
+
+/// Builds it with the header in this folder and this library, or what stands for it in a link.
+pub(super) fn build_clock_with(include: &Path, library: &Path, program: &Path) -> Result<()> {
+    workspace::run(compile("clock", program).arg("-I").arg(include).arg(library))
+}
+
+fn make_folder() -> Result<()> {
+    let folder = folder()?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
 /// The compiler for a program, without its libraries.
-fn compile(name: &str) -> Result<Command> {
-    let folder = folder()?;
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+fn compile(name: &str, program: &Path) -> Command {
     let source = workspace::root().join("xtask/src/windows/lab_programs").join(name).with_extension("c");
     let mut compile = Command::new(CC);
     compile.args(["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Werror"]);
-    compile.args(["-D_WIN32_WINNT=0x0600", "-o"]).arg(program(name)?).arg(source);
-    Ok(compile)
+    compile.args(["-D_WIN32_WINNT=0x0600", "-o"]).arg(program).arg(source);
+    compile
 }

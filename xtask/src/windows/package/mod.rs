@@ -21,8 +21,13 @@ use std::process::Command;
 const PROGRAM: &str = "tickwire.exe";
 const LIBRARY: &str = "tickwire_winsock.dll";
 
+/// The library that reads the clock, and what programs are linked to it by.
+const CLOCK: &str = "tickclock.dll";
+const CLOCK_IMPORTS: &str = "libtickclock.dll.a";
+
 /// What is in the zip as it is in the source tree.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
+    "crates/tickclock/include/tickclock.h",
     "packaging/windows/README.txt",
     "packaging/windows/install.cmd",
     "packaging/windows/uninstall.cmd",
@@ -44,13 +49,13 @@ pub(super) fn run() -> Result<()> {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     fs::create_dir_all(&staged).with_context(|| format!("cannot create {}", staged.display()))?;
-    for file in [release.join(PROGRAM), release.join(LIBRARY)] {
-        copy(&file, &staged)?;
+    for file in [PROGRAM, LIBRARY, CLOCK, CLOCK_IMPORTS] {
+        copy(&release.join(file), &staged)?;
     }
     for file in FILES {
         copy_text(&workspace::root().join(file), &staged)?;
     }
-    let notices = notices::of(&["tickwire", "tickwire-winsock"])?;
+    let notices = notices::of(&["tickwire", "tickwire-winsock", "tickclock"])?;
     fs::write(staged.join("THIRD-PARTY.txt"), windows_lines(&notices)).context("cannot write the notices")?;
     let zip = folder.join(format!("{name}.zip"));
     let mut pack = Command::new("python3");
@@ -61,12 +66,13 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Builds program and library. The library is built alone, because cargo optimises it as a whole
+/// Builds the program and both libraries. A library is built alone, because cargo optimises it as a whole
 /// only so, and its import of Winsock would stay otherwise.
 fn build() -> Result<PathBuf> {
     for what in [
         &["--package", "tickwire", "--bin", "tickwire"][..],
         &["--package", "tickwire-winsock", "--lib", "--crate-type", "cdylib"],
+        &["--package", "tickclock", "--lib", "--crate-type", "cdylib"],
     ] {
         let mut cargo = workspace::cargo();
         cargo.args(["rustc", "--release", "--locked"]).args(what);

@@ -1,7 +1,8 @@
 //! The zip is unpacked into an empty prefix, and its first commands run there. (What they do on a
 //! lane is tried in the lab: `cargo xtask windows lab`.)
 
-use super::{LIBRARY, PROGRAM, wine};
+use super::{CLOCK_IMPORTS, LIBRARY, PROGRAM, wine};
+use crate::windows::lab_programs;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -33,7 +34,23 @@ pub(super) fn run(zip: &Path, name: &str) -> Result<()> {
     done(&["service", "--install"], 0, &["the service Tickwire is installed"])?;
     done(&["service", "--install"], 1, &["there is a service Tickwire already"])?;
     done(&["service", "--uninstall"], 0, &["the service Tickwire is removed"])?;
+    let page = r"C:\ProgramData\Tickwire\clock";
+    done(&["clock", "status"], 1, &[&format!("no clock daemon answers for {page}: start `tickwire service`")])?;
+    done(&["clock", "read"], 1, &[&format!("there is no clock at {page}")])?;
+    done(&["help", "capture"], 0, &["Exit status:"])?;
+    links(&wine, &folder.join(name))?;
     // The program's own exit status, after one sentence.
     done(&["run", "--", "cmd.exe", "/c", "exit 3"], 3, &["runs on the kernel's network stack: no service answers"])?;
     done(&["run", "--require", "--", "cmd.exe", "/c", "exit 3"], 69, &["was not started: no service answers"])
+}
+
+/// A C program is built with what is in the zip, and loads the library from there.
+fn links(wine: &wine::Wine, folder: &Path) -> Result<()> {
+    let program = folder.join("clock.exe");
+    lab_programs::build_clock_with(folder, &folder.join(CLOCK_IMPORTS), &program)?;
+    let output = wine.run(&program).output().context("cannot run the C program")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(2) && said.contains("expected: sample"), "the C program: {output:?}");
+    println!("a C program is built with tickclock.h and {CLOCK_IMPORTS}, and loads tickclock.dll");
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! The programs of the testbed: the controller, nodes for Linux and Windows, and what puts a
-//! Windows node on a lane.
+//! The programs of the testbed: the controller, the node for Linux, and `tickwire.exe` with its
+//! library.
 
 use crate::windows::{TARGET, cross};
 use crate::workspace;
@@ -48,17 +48,11 @@ impl Profile {
 
 /// Builds them.
 pub(in crate::windows) fn build(profile: Profile) -> Result<()> {
-    let node = ["--package", "tickwire-node", "--example", "testbed_node"];
-    let builds: [(&[&str], bool, Profile); 5] = [
+    let builds: [(&[&str], bool, Profile); 4] = [
         (&["--package", "tickwire-testbed", "--example", "other_nodes"], false, Profile::Debug),
-        (&node, false, profile),
-        (&node, true, profile),
+        (&["--package", "tickwire-node", "--example", "testbed_node"], false, profile),
         (&["--package", "tickwire-winsock"], true, profile),
-        (
-            &["--package", "tickwire-service-windows", "--package", "tickwire-launcher-windows", "--examples"],
-            true,
-            profile,
-        ),
+        (&["--package", "tickwire", "--bin", "tickwire"], true, profile),
     ];
     for (what, for_windows, profile) in builds {
         let mut cargo = workspace::cargo();

@@ -25,7 +25,7 @@ pub(super) fn proof(log: &str) -> Result<Value> {
     for name in ["refused", "malformed"] {
         ensure!(count(name)? == 0, "{name} packets: {line}");
     }
-    let claimed = log.lines().filter(|line| line.contains(": claimed ")).count();
+    let claimed = log.lines().filter(|line| line.contains(" claimed lane=")).count();
     Ok(json!({
         "diverted": count("in_packets")?,
         "sent": count("out_packets")?,

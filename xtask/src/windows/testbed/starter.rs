@@ -49,29 +49,31 @@ pub(in crate::windows) fn run(options: &StarterOptions) -> Result<()> {
     let status = node(&wine, options, profile)?.status().context("cannot run Wine")?;
     ensure!(status.success(), "the node has failed ({status})");
     if let Some(service) = service {
-        tools::until("the lane ends", TIMEOUT, || service_log::has_ended(&service.stdout()))?;
-        let proof = service_log::proof(&service.stdout())?;
+        tools::until("the lane ends", TIMEOUT, || service_log::has_ended(&service.stderr()))?;
+        let proof = service_log::proof(&service.stderr())?;
         fs::write(options.directory.join(LANE), proof.to_string()).context("cannot write what the lane has carried")?;
     }
     Ok(())
 }
 
 fn service(wine: &WineHost, profile: Profile) -> Result<Process> {
-    let mut service = wine.spawn(&profile.windows("examples/lab_service.exe")?, &["lab", "eth0"])?;
-    service.wait_for("ready", TIMEOUT)?;
+    let mut command = wine.command(&profile.windows("tickwire.exe")?);
+    // It logs each claim.
+    command.args(["service", "--interface", "eth0", "--driver", "lab"]).env("RUST_LOG", "debug");
+    let mut service = Process::spawn(command)?;
+    service.wait_for("the service runs", TIMEOUT)?;
     Ok(service)
 }
 
 fn node(wine: &WineHost, options: &StarterOptions, profile: Profile) -> Result<Command> {
-    let node = profile.windows("examples/testbed_node.exe")?;
-    let first = if options.lane { profile.windows("examples/launch.exe")? } else { node.clone() };
+    let tickwire = profile.windows("tickwire.exe")?;
     let mut command = match &options.processors {
-        Some(processors) => wine.command_on(processors, &first),
-        None => wine.command(&first),
+        Some(processors) => wine.command_on(processors, &tickwire),
+        None => wine.command(&tickwire),
     };
     if options.lane {
-        let library = profile.windows("tickwire_winsock.dll")?;
-        command.args(["--require", &wine::windows_path(&library), &wine::windows_path(&node)]);
+        command.args(["run", "--require", "--", &wine::windows_path(&tickwire)]);
     }
+    command.args(["testbed", "node"]);
     Ok(command)
 }
