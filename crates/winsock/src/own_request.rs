@@ -41,6 +41,11 @@ impl OwnRequest {
         &raw mut self.overlapped
     }
 
+    /// The event that is set when it is complete, for a system call.
+    pub(crate) fn event(&self) -> HANDLE {
+        self.event.as_raw_handle()
+    }
+
     /// Waits until the request is complete; after so many milliseconds it is cancelled. Returns how
     /// many bytes were moved.
     ///

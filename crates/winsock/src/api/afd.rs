@@ -1,9 +1,10 @@
 //! Requests that programs make of the kernel's driver of sockets (AFD) by themselves, past Winsock:
-//! libuv receives datagrams in this way.
+//! libuv receives datagrams in this way, and others wait for sockets by polls.
 
 use crate::hook::boundary::{WinsockError, answer_or};
 use crate::hook::{ntdll, reentrancy};
 use crate::lane::lane;
+use crate::socket::poll::{self, NewPoll, POLL, PollInput};
 use crate::socket::request::receive::{Receive, SenderPlace};
 use crate::socket::request::{Begun, Parts, Request, Work};
 use crate::socket::table;
@@ -52,6 +53,19 @@ struct Call {
     code: u32,
     input: *const c_void,
     input_len: u32,
+    output: *mut c_void,
+    output_len: u32,
+}
+
+impl Call {
+    /// # Safety
+    /// As for [`Request::begin_native`].
+    unsafe fn request(&self) -> Request {
+        // Without a context nothing is posted.
+        let event = self.event.addr() | usize::from(self.context.is_null());
+        // SAFETY: as the caller promises.
+        unsafe { Request::begin_native(self.status, event, self.context.addr()) }
+    }
 }
 
 pub(super) unsafe extern "system" fn nt_device_io_control_file(
@@ -73,12 +87,13 @@ pub(super) unsafe extern "system" fn nt_device_io_control_file(
         )
     };
     // What Winsock itself asks of the driver is for the kernel's half of a socket.
-    if !matches!(code, RECEIVE | RECEIVE_DATAGRAM) || !routine.is_null() || reentrancy::is_in_original() {
+    if !matches!(code, RECEIVE | RECEIVE_DATAGRAM | POLL) || !routine.is_null() || reentrancy::is_in_original() {
         return original();
     }
-    let call = Call { file, event, context, status, code, input, input_len };
+    let call = Call { file, event, context, status, code, input, input_len, output, output_len };
     // SAFETY: the caller's arguments.
-    answer_or(STATUS_INVALID_PARAMETER, || unsafe { receive(call) }, original)
+    let ours = || unsafe { if code == POLL { Ok(begin_poll(call)) } else { receive(call) } };
+    answer_or(STATUS_INVALID_PARAMETER, ours, original)
 }
 
 /// # Safety
@@ -107,14 +122,34 @@ unsafe fn receive(call: Call) -> Result<Option<NTSTATUS>, WinsockError> {
     let parts = unsafe { Parts::new(info.buffers, info.count)? };
     let flags = ReceiveFlags { is_peek: info.transport_flags & PEEK != 0, ..ReceiveFlags::default() };
     let work = Work::Receive(Receive { parts, flags, sender: SenderPlace::Name { name, len } });
-    // Without a context nothing is posted.
-    let event = call.event.addr() | usize::from(call.context.is_null());
     // SAFETY: as the caller promises.
-    let request = unsafe { Request::begin_native(call.status, event, call.context.addr()) };
-    let begun = known.begin_request(request, work, lane);
+    let begun = known.begin_request(unsafe { call.request() }, work, lane);
     lane.deliver();
     Ok(Some(match begun {
         Begun::Done(ended) | Begun::Failed(ended) => ended.status,
         Begun::Pending => STATUS_PENDING,
     }))
+}
+
+/// Begins a poll. `None`: the kernel is to do it, or to refuse it.
+///
+/// # Safety
+/// As the driver demands it.
+unsafe fn begin_poll(call: Call) -> Option<NTSTATUS> {
+    let Call { file, status, input, input_len, output, output_len, .. } = call;
+    if input.is_null() || output.is_null() || status.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { std::slice::from_raw_parts(input.cast::<u8>(), input_len as usize) };
+    let input = PollInput::read(bytes, output_len as usize)?;
+    if input.records.iter().all(|record| table::get(record.handle).is_none_or(|known| known.is_kernels())) {
+        return None;
+    }
+    let lane = lane().ok()?;
+    let new = NewPoll { file: file.addr(), input, output: output.cast() };
+    // SAFETY: as the caller promises.
+    let begun = poll::begin(new, || unsafe { call.request() }, lane);
+    lane.deliver();
+    begun
 }

@@ -6,8 +6,7 @@ use crate::hook::winsock;
 use crate::names::{endpoint, put};
 use crate::notice::record;
 use crate::real::Kind;
-use crate::socket::table;
-use crate::socket::{Handled, Socket};
+use crate::socket::{Handled, Socket, poll, table};
 use tickwire_lane::control::Reason;
 use tickwire_stack::tcp::Shutdown;
 use tickwire_windows_abi::sockaddr;
@@ -68,6 +67,7 @@ pub(super) unsafe extern "system" fn wsa_socket_a(
 pub(super) unsafe extern "system" fn close_socket(socket: SOCKET) -> i32 {
     let close = || {
         let Some(known) = table::remove(socket) else { return Ok(None) };
+        poll::closing(socket);
         let Some(closing) = known.close() else { return Ok(None) };
         // Its port stays taken until the connection has ended. The kernel's socket of an accepted
         // one has none.

@@ -9,7 +9,7 @@
 //! | `accepting` | `AcceptEx`, `ConnectEx`, `DisconnectEx` |
 //! | `transmitting` | `TransmitFile`, `TransmitPackets` |
 //! | `ports` | completion ports |
-//! | `afd` | receiving by system calls, past Winsock |
+//! | `afd` | receiving and polling by system calls, past Winsock |
 //! | `asking` | names, options |
 //! | `ioctl` | `WSAIoctl`, `ioctlsocket` |
 //! | `waiting` | `select`, `WSAPoll` |
@@ -93,6 +93,7 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&ntdll::NT_CANCEL_IO_FILE, overlapped::nt_cancel_io_file),
     Hook::new(&ntdll::NT_CANCEL_IO_FILE_EX, overlapped::nt_cancel_io_file_ex),
     Hook::new(&ntdll::NT_DEVICE_IO_CONTROL_FILE, afd::nt_device_io_control_file),
+    Hook::new(&ntdll::NT_CLOSE, ports::nt_close),
     Hook::new(&ntdll::NT_SET_INFORMATION_FILE, ports::nt_set_information_file),
     Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION, ports::nt_remove_io_completion),
     Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION_EX, ports::nt_remove_io_completion_ex),

@@ -5,8 +5,10 @@ use crate::hook::boundary::{WinsockError, answer_or};
 use crate::hook::{ntdll, winsock};
 use crate::lane::{Waited, lane, lane_if_begun};
 use crate::socket::Socket;
+use crate::socket::poll::{self, Which};
 use crate::socket::request::{Begun, Request, Work, status};
 use crate::socket::table;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Acquire;
@@ -170,16 +172,18 @@ pub(super) unsafe extern "system" fn get_overlapped_result_ex(
     })
 }
 
-/// What a call that cancels has to say: `None` if the kernel has the handle.
-fn cancelled(file: HANDLE, is_it: impl Fn(&Request) -> bool, not_found: NTSTATUS) -> Option<NTSTATUS> {
-    let socket = on_lane(file.addr())?;
-    Some(if socket.cancel(is_it) { STATUS_SUCCESS } else { not_found })
+/// What a call that cancels has to say: `None` if the kernel has the handle, or requests of it.
+fn cancelled(file: HANDLE, is_it: impl Fn(&Request) -> bool, are_polls: bool) -> Option<bool> {
+    Some(on_lane(file.addr())?.cancel(is_it) || are_polls)
 }
 
 pub(super) unsafe extern "system" fn nt_cancel_io_file(file: HANDLE, status: *mut IO_STATUS_BLOCK) -> NTSTATUS {
     // SAFETY: no memory is passed.
     let thread = unsafe { GetCurrentThreadId() };
-    let ours = || Ok(cancelled(file, |request| request.thread() == thread, STATUS_SUCCESS));
+    let ours = || {
+        let are_polls = poll::cancel(file.addr(), Which::Thread(thread));
+        Ok(cancelled(file, |request| request.thread() == thread, are_polls).map(|_| STATUS_SUCCESS))
+    };
     // SAFETY: the caller's arguments, unchanged.
     let original = || unsafe { ntdll::NT_CANCEL_IO_FILE.get()(file, status) };
     // SAFETY: the caller's place for the status.
@@ -192,9 +196,22 @@ pub(super) unsafe extern "system" fn nt_cancel_io_file_ex(
     status: *mut IO_STATUS_BLOCK,
 ) -> NTSTATUS {
     let is_it = |own: &Request| request.is_null() || own.is(request.cast());
-    let ours = || Ok(cancelled(file, is_it, STATUS_NOT_FOUND));
+    let are_polls = Cell::new(false);
+    let ours = || {
+        let which = if request.is_null() { Which::All } else { Which::Request(request.addr()) };
+        are_polls.set(poll::cancel(file.addr(), which));
+        let is_any = match cancelled(file, is_it, are_polls.get()) {
+            // It was this one, and there is no other.
+            None if are_polls.get() && !request.is_null() => Some(true),
+            is_any => is_any,
+        };
+        Ok(is_any.map(|is_any| if is_any { STATUS_SUCCESS } else { STATUS_NOT_FOUND }))
+    };
     // SAFETY: the caller's arguments, unchanged.
-    let original = || unsafe { ntdll::NT_CANCEL_IO_FILE_EX.get()(file, request, status) };
+    let original = || match unsafe { ntdll::NT_CANCEL_IO_FILE_EX.get()(file, request, status) } {
+        STATUS_NOT_FOUND if are_polls.get() => STATUS_SUCCESS,
+        outcome => outcome,
+    };
     // SAFETY: the caller's place for the status.
     unsafe { cancel(ours, original, status) }
 }

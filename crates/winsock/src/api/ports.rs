@@ -1,10 +1,11 @@
-//! Completion ports: which port a socket has, and threads that wait at one.
+//! Completion ports: which port a handle has, until it is closed, and threads that wait at one.
 
 use crate::hook::boundary::caught;
 use crate::hook::{ntdll, reentrancy};
 use crate::lane::lane_if_begun;
+use crate::socket::request::file_modes;
 use crate::socket::request::port::{CompletionInformation, CompletionPort, posted};
-use crate::socket::table;
+use crate::socket::{poll, table};
 use std::ffi::c_void;
 use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS};
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
@@ -41,20 +42,42 @@ unsafe fn note(file: HANDLE, information: *const c_void, len: u32, class: i32) {
     let has = |wanted: usize| len as usize >= wanted && !information.is_null();
     match class {
         COMPLETION | REPLACE_COMPLETION if has(size_of::<CompletionInformation>()) => {
-            let Some(socket) = table::get(file.addr()) else { return };
             // SAFETY: as the caller promises.
             let information = unsafe { information.cast::<CompletionInformation>().read_unaligned() };
-            let port = if information.port == 0 { None } else { CompletionPort::new(information).ok() };
-            socket.set_mode(|mode| mode.port = port);
+            let given = (information.port != 0).then_some(information);
+            match table::get(file.addr()) {
+                Some(socket) => {
+                    let port = given.and_then(|given| CompletionPort::new(given).ok());
+                    socket.set_mode(|mode| mode.port = port);
+                }
+                None => file_modes::note_port(file.addr(), given),
+            }
         }
         COMPLETION_NOTIFICATION if has(4) => {
-            let Some(socket) = table::get(file.addr()) else { return };
             // SAFETY: as the caller promises.
             let flags = unsafe { information.cast::<u32>().read_unaligned() };
-            socket.set_mode(|mode| mode.skips_success = flags & FILE_SKIP_COMPLETION_PORT_ON_SUCCESS != 0);
+            let skips_success = flags & FILE_SKIP_COMPLETION_PORT_ON_SUCCESS != 0;
+            match table::get(file.addr()) {
+                Some(socket) => socket.set_mode(|mode| mode.skips_success = skips_success),
+                None => file_modes::note_skips_success(file.addr(), skips_success),
+            }
         }
         _ => {}
     }
+}
+
+/// A handle is closed. What is known of it is forgotten before: another one may have its number at
+/// once.
+pub(super) unsafe extern "system" fn nt_close(handle: HANDLE) -> NTSTATUS {
+    if (poll::is_any() || file_modes::is_any()) && !reentrancy::is_inside() {
+        let forget = || {
+            poll::closing(handle.addr());
+            file_modes::forget(handle.addr());
+        };
+        caught((), forget);
+    }
+    // SAFETY: no memory is passed.
+    unsafe { ntdll::NT_CLOSE.get()(handle) }
 }
 
 pub(super) unsafe extern "system" fn nt_remove_io_completion(
@@ -66,7 +89,7 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion(
 ) -> NTSTATUS {
     // SAFETY: the caller's arguments.
     unsafe {
-        poll(timeout);
+        poll_lane(timeout);
         ntdll::NT_REMOVE_IO_COMPLETION.get()(port, key, context, status, timeout)
     }
 }
@@ -81,7 +104,7 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion_ex(
 ) -> NTSTATUS {
     // SAFETY: the caller's arguments.
     unsafe {
-        poll(timeout);
+        poll_lane(timeout);
         ntdll::NT_REMOVE_IO_COMPLETION_EX.get()(port, entries, count, removed, timeout, is_alertable)
     }
 }
@@ -91,7 +114,7 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion_ex(
 ///
 /// # Safety
 /// The timeout can be read, or is null: without end.
-unsafe fn poll(timeout: *const i64) {
+unsafe fn poll_lane(timeout: *const i64) {
     let Some(lane) = lane_if_begun().filter(|_| !reentrancy::is_inside()) else { return };
     // SAFETY: as the caller promises.
     let waits = timeout.is_null() || unsafe { *timeout } != 0;

@@ -61,6 +61,9 @@ pub type NtDeviceIoControlFileFn = unsafe extern "system" fn(
     output_len: u32,
 ) -> NTSTATUS;
 
+/// `NtClose`.
+pub type NtCloseFn = unsafe extern "system" fn(handle: HANDLE) -> NTSTATUS;
+
 /// `GetOverlappedResult`.
 pub type GetOverlappedResultFn =
     unsafe extern "system" fn(file: HANDLE, request: *const OVERLAPPED, bytes: *mut u32, wait: BOOL) -> BOOL;
@@ -89,6 +92,7 @@ originals! {
     NT_REMOVE_IO_COMPLETION: NtRemoveIoCompletionFn = NTDLL c"NtRemoveIoCompletion";
     NT_REMOVE_IO_COMPLETION_EX: NtRemoveIoCompletionExFn = NTDLL c"NtRemoveIoCompletionEx";
     NT_DEVICE_IO_CONTROL_FILE: NtDeviceIoControlFileFn = NTDLL c"NtDeviceIoControlFile";
+    NT_CLOSE: NtCloseFn = NTDLL c"NtClose";
     NT_CANCEL_IO_FILE: NtCancelIoFileFn = NTDLL c"NtCancelIoFile";
     NT_CANCEL_IO_FILE_EX: NtCancelIoFileExFn = NTDLL c"NtCancelIoFileEx";
     GET_OVERLAPPED_RESULT: GetOverlappedResultFn = KERNELBASE c"GetOverlappedResult";

@@ -1,5 +1,6 @@
 //! Getting the lane, at the first socket of IP.
 
+use super::alarm::Alarm;
 use super::control::Control;
 use super::events::Events;
 use super::kernel_halves::KernelHalves;
@@ -48,7 +49,7 @@ fn begin() -> Result<Lane, Reason> {
         Reply::Refused { reason, .. } => Err(reason),
         _ => Err(Reason::Version),
     };
-    let (core, ring, kernel_halves) = match set_up {
+    let Made { core, ring, kernel_halves, alarm } = match set_up {
         Ok(done) => done,
         Err(reason) => {
             let _ = UNSERVED.set(control);
@@ -65,6 +66,7 @@ fn begin() -> Result<Lane, Reason> {
         last_packet: AtomicU64::new(clock::now().as_nanos()),
         kernel_halves,
         offered_ports: OfferedPorts::default(),
+        alarm,
         has_events: AtomicBool::new(false),
         delivering: Mutex::default(),
         polling: Mutex::default(),
@@ -73,8 +75,16 @@ fn begin() -> Result<Lane, Reason> {
     })
 }
 
+/// What a lane is made of.
+struct Made {
+    core: Core,
+    ring: RecordRing<ReadRing>,
+    kernel_halves: KernelHalves,
+    alarm: Alarm,
+}
+
 /// The stack in the memory that the service has made.
-fn set_up(mtu: u32, mut handles: Handles) -> Result<(Core, RecordRing<ReadRing>, KernelHalves), Reason> {
+fn set_up(mtu: u32, mut handles: Handles) -> Result<Made, Reason> {
     let mut place = 0;
     let mut next = || {
         place += 1;
@@ -89,10 +99,11 @@ fn set_up(mtu: u32, mut handles: Handles) -> Result<(Core, RecordRing<ReadRing>,
     stack.fill();
     let events = Events::new(&mut stack).map_err(|_| Reason::LaneFull)?;
     let kernel_halves = KernelHalves::new().map_err(|_| Reason::ServiceError)?;
+    let alarm = Alarm::new().map_err(|_| Reason::ServiceError)?;
     let port = ProgramPort::new(memory, doorbell, arrived);
     let ring = port.watch();
     let core = Core { stack, port, is_armed: false, generation: 0, is_all_sent: true, sleepers: 0, events };
-    Ok((core, ring, kernel_halves))
+    Ok(Made { core, ring, kernel_halves, alarm })
 }
 
 /// A secret for sequence numbers (RFC 6528): random numbers that the standard library has from the

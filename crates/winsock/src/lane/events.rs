@@ -12,7 +12,7 @@ use tickwire_stack::{Ready, SetId, SocketId, Stack};
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
-    /// A socket of the stack may be ready.
+    /// Something has happened at a socket: it may be ready.
     InStack(Handle),
     /// The kernel has something for its half of a socket.
     InKernel(Handle),
@@ -20,6 +20,8 @@ pub(crate) enum Happened {
     ClaimLost(Claim, Reason),
     /// The lane is lost.
     Loss,
+    /// The alarm has rung.
+    Alarm,
 }
 
 /// Is told what has happened. It may use the lane.
@@ -81,6 +83,12 @@ impl Lane {
         }
     }
 
+    /// Delivers soon that something has happened at a socket. The caller may hold locks.
+    pub(crate) fn note(&self, handle: Handle) {
+        self.lock().events.collected.push(Happened::InStack(handle));
+        self.has_events.store(true, Release);
+    }
+
     /// Delivers what has been collected, unless another thread does so. The caller holds no lock.
     pub(crate) fn deliver(&self) {
         while self.has_events.load(Acquire) {
@@ -116,11 +124,11 @@ impl Lane {
         }
     }
 
-    /// Delivers that the lane is lost.
-    pub(super) fn deliver_loss(&self) {
+    /// Delivers that the lane is lost, or that the alarm has rung.
+    pub(super) fn deliver_at_once(&self, what: Happened) {
         let _delivering = self.delivering.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(receiver) = RECEIVER.get() {
-            receiver(Happened::Loss);
+            receiver(what);
         }
     }
 }

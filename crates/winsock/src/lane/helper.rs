@@ -1,7 +1,7 @@
 //! The thread that drives the stack while no other does: it takes packets in that arrive while the
-//! program is busy or asleep, has timeouts processed, and hears the service.
+//! program is busy or asleep, has timeouts processed, and hears the service and the alarm.
 
-use super::{AtEnd, Lane};
+use super::{AtEnd, Happened, Lane};
 use crate::hook::reentrancy;
 use std::os::windows::io::AsHandle;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,7 +40,7 @@ fn run(lane: &'static Lane) {
         if !drive(lane) {
             lane.is_lost.store(true, Relaxed);
             lane.changed.notify_all();
-            lane.deliver_loss();
+            lane.deliver_at_once(Happened::Loss);
             return;
         }
         lane.deliver();
@@ -57,10 +57,16 @@ fn run(lane: &'static Lane) {
         let is_left = lane.work(AtEnd(false));
         let tick = if is_left || !is_all_sent { TICK } else { IDLE };
         let [news, kept] = lane.control.events();
+        let alarm = lane.alarm.left();
+        let longest = alarm.into_iter().fold(tick.min(until_deadline), Duration::min);
         // The first that is signalled is told. (Each is signalled once for what has happened.)
-        let events = [lane.kernel_halves.event(), arrived.as_handle(), news, kept];
-        if let Ok(Some(0)) = wait_for(&events, Some(tick.min(until_deadline))) {
+        let events = [lane.kernel_halves.event(), lane.alarm_event(), arrived.as_handle(), news, kept];
+        let signalled = wait_for(&events, Some(longest));
+        if let Ok(Some(0)) = signalled {
             lane.deliver_kernel_halves();
+        }
+        if matches!(signalled, Ok(Some(1))) || lane.alarm.left() == Some(Duration::ZERO) {
+            lane.deliver_at_once(Happened::Alarm);
         }
     }
 }

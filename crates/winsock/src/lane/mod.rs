@@ -2,6 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `alarm` | what the helper thread is woken for besides packets |
 //! | `begin` | getting the lane, at the first socket of IP |
 //! | `drive` | packets in and out; waiting by polling, then asleep |
 //! | `events` | events of sockets for which no thread waits |
@@ -14,6 +15,7 @@
 //!
 //! One process has a lane, so its lock is a mutex of this process.
 
+mod alarm;
 mod begin;
 mod control;
 mod drive;
@@ -28,6 +30,7 @@ pub(crate) use begin::{lane, lane_if_begun};
 pub(crate) use drive::{Access, Waited};
 pub(crate) use events::{Happened, deliver_to};
 
+use alarm::Alarm;
 use control::Control;
 use events::Events;
 use kernel_halves::KernelHalves;
@@ -72,6 +75,7 @@ pub(crate) struct Lane {
     last_packet: AtomicU64,
     kernel_halves: KernelHalves,
     offered_ports: OfferedPorts,
+    alarm: Alarm,
     /// Events have been collected.
     has_events: AtomicBool,
     /// A thread delivers them.

@@ -2,7 +2,7 @@
 
 use super::{Socket, WinsockError};
 use crate::lane::{Happened, lane_if_begun};
-use crate::socket::table;
+use crate::socket::{poll, table};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Goes on with what waits for the socket.
@@ -21,6 +21,7 @@ pub(crate) fn happened(what: Happened) {
         Happened::ClaimLost(claim, reason) => {
             table::all().iter().for_each(|socket| socket.lose(claim, reason));
         }
+        Happened::Alarm => lane_if_begun().into_iter().for_each(poll::on_alarm),
         Happened::Loss => table::all().iter().for_each(|socket| socket.look_again()),
     }
 }
@@ -30,6 +31,7 @@ impl Socket {
     pub(super) fn look_again(&self) {
         self.advance();
         self.look_for_notices();
+        poll::look(self);
     }
 
     /// Whether the kernel may have something for its half of the socket.

@@ -12,6 +12,7 @@
 //! | `options` | the options of a socket |
 //! | `readiness` | which sockets are ready |
 //! | `request` | overlapped requests, completion ports |
+//! | `poll` | waiting for sockets by polls of the driver |
 //! | `table` | which handles are sockets of IP |
 //! | `closing` | shutdown and close |
 //! | `losing` | a claim that the service has ended |
@@ -24,6 +25,7 @@ mod losing;
 mod noticing;
 mod opening;
 mod options;
+pub(crate) mod poll;
 pub(crate) mod readiness;
 pub(crate) mod request;
 pub(crate) mod table;

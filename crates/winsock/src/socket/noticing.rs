@@ -1,10 +1,11 @@
 //! What is the case at a socket, and telling the program of it.
 
 use super::{Handled, Outcome, Socket, State, WinsockError};
-use crate::lane::{Access, lane};
+use crate::lane::{Access, lane, lane_if_begun};
 use crate::notice::condition::{Connection, of_datagrams, of_listener};
 use crate::notice::{Condition, Enumerated, Target, record};
 use crate::real;
+use crate::socket::poll;
 use std::sync::atomic::Ordering::Relaxed;
 use tickwire_stack::tcp::{RecvFlags, TcpState};
 use tickwire_stack::{Ready, SocketId, SocketKind, TcpId, UdpId};
@@ -61,7 +62,7 @@ impl Socket {
     }
 
     /// What is the case, of both halves.
-    fn condition_now(&self, id: SocketId) -> Condition {
+    pub(super) fn condition_now(&self, id: SocketId) -> Condition {
         let mut found = match lane() {
             Ok(lane) if !lane.is_lost() => lane.enter(|access| self.condition(access, id)),
             _ => self.condition_if_lost(id),
@@ -74,7 +75,7 @@ impl Socket {
     }
 
     /// The error of an event.
-    fn error_of(&self, id: SocketId, event: u32) -> i32 {
+    pub(super) fn error_of(&self, id: SocketId, event: u32) -> i32 {
         let lane = match lane() {
             Ok(lane) if !lane.is_lost() => lane,
             _ => return WSAENETDOWN,
@@ -148,10 +149,19 @@ impl Socket {
 
     /// The socket is on the lane from now on, perhaps.
     pub(super) fn came_to_lane(&self) {
+        self.tell_polls();
         if self.notices.are_asked_for() {
             // Without room for it the program is told of what its own calls find.
             let _ = self.watch();
             self.look_for_notices();
+        }
+    }
+
+    /// Polls of the socket are to look at it again: it is something else from now on. (Locks may be
+    /// held.)
+    pub(super) fn tell_polls(&self) {
+        if let (Some(lane), true) = (lane_if_begun(), poll::is_any()) {
+            lane.note(self.handle);
         }
     }
 

@@ -21,6 +21,7 @@ impl Socket {
     pub(super) fn leave(&self, state: &mut State, reason: Reason) {
         *state = State::Kernel { row: kernel_row::show(self, reason) };
         self.notices.hand_to_kernel(self.handle);
+        self.tell_polls();
     }
 
     /// The socket has been bound. One of UDP receives from now on.
@@ -219,6 +220,7 @@ impl Socket {
         self.has_kernel_half.store(peer.is_none(), Relaxed);
         self.notices.connects();
         self.look_for_notices();
+        self.tell_polls();
         Ok(Handled::Ours(()))
     }
 
@@ -314,7 +316,10 @@ impl Socket {
         match result {
             Ok(()) => self.is_established.store(true, Relaxed),
             // The program may try again with the same socket.
-            Err(_) => self.forget_connection(),
+            Err(error) => {
+                self.forget_connection();
+                self.failure.store(WinsockError::from(error).0, Relaxed);
+            }
         }
         result.map_err(WinsockError::from)
     }

@@ -113,6 +113,11 @@ impl Request {
         std::ptr::eq(self.overlapped, overlapped)
     }
 
+    /// The address of its structure.
+    pub(crate) fn address(&self) -> usize {
+        self.overlapped.addr()
+    }
+
     /// The thread that has begun it.
     pub(crate) fn thread(&self) -> u32 {
         self.thread

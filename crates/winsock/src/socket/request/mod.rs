@@ -18,6 +18,7 @@ pub(crate) mod accept;
 pub(crate) mod completion;
 pub(crate) mod connect;
 pub(crate) mod file;
+pub(crate) mod file_modes;
 pub(crate) mod parts;
 pub(crate) mod port;
 pub(crate) mod queue;

@@ -168,6 +168,11 @@ impl Socket {
         self.requests().queues.iter().any(|queue| !queue.is_empty())
     }
 
+    /// How the handle tells of completions.
+    pub(crate) fn mode(&self) -> HandleMode {
+        self.requests().mode.clone()
+    }
+
     /// How the handle tells of completions from now on.
     pub(crate) fn set_mode(&self, change: impl FnOnce(&mut HandleMode)) {
         change(&mut self.requests().mode);
