@@ -1,6 +1,7 @@
 //! `cargo xtask windows lab`: Windows programs on hosts of the lab, under Wine. Each case has a lab
 //! of its own.
 
+mod afd;
 mod capture;
 mod card;
 mod clock;
@@ -46,6 +47,8 @@ const CASES: &[Case] = &[
     ("overlapped_requests_of_a_server_run_on_the_lane", overlapped::server),
     ("a_client_is_told_of_network_events", events::client),
     ("a_server_is_told_of_network_events", events::server),
+    ("a_client_polls_the_driver_of_sockets", afd::client),
+    ("a_server_polls_the_driver_of_sockets", afd::server),
     ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
     ("the_program_runs_others_and_shows_them", program::accelerated),
     ("the_program_finds_windivert", program::by_windivert),
@@ -95,6 +98,7 @@ fn prepare() -> Result<()> {
     real_windivert::get()?;
     super::windivert::build(&lane::program("lab_service")?)?;
     testbed::build()?;
+    afd::build()?;
     program::build()?;
     clock::build()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))

@@ -8,7 +8,7 @@ use crate::windows::wine_host::WineHost;
 use crate::windows::{TARGET, cross};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tickwire_lab::{LabPair, Process, tools};
 
@@ -70,13 +70,17 @@ impl Hosts {
 
     /// A program of the lab on host a, on the lane or on the kernel's sockets.
     pub(super) fn run(&self, program: &str, on_lane: bool, arguments: &[&str]) -> Result<Process> {
-        let program = lab_programs::program(program)?;
+        self.run_file(&lab_programs::program(program)?, on_lane, arguments)
+    }
+
+    /// As [`Self::run`], for any Windows program.
+    pub(super) fn run_file(&self, program: &Path, on_lane: bool, arguments: &[&str]) -> Result<Process> {
         let mut command = if on_lane {
             let mut launcher = self.wine.command(&built("examples/launch.exe")?);
-            launcher.args(["--require", &windows_path(&built("tickwire_winsock.dll")?), &windows_path(&program)]);
+            launcher.args(["--require", &windows_path(&built("tickwire_winsock.dll")?), &windows_path(program)]);
             launcher
         } else {
-            self.wine.command(&program)
+            self.wine.command(program)
         };
         command.args(arguments);
         Process::spawn(command)
@@ -85,8 +89,13 @@ impl Hosts {
     /// Runs a program on host a as a server of echo, at this address. Host b uses it, then says
     /// `end`. Afterwards its port is free.
     pub(super) fn serve(&self, program: &str, on_lane: bool, arguments: &[&str], address: &str) -> Result<()> {
+        self.serve_file(&lab_programs::program(program)?, on_lane, arguments, address)
+    }
+
+    /// As [`Self::serve`], for any Windows program.
+    pub(super) fn serve_file(&self, program: &Path, on_lane: bool, arguments: &[&str], address: &str) -> Result<()> {
         let lanes = self.ended_lanes() + usize::from(on_lane);
-        let mut process = self.run(program, on_lane, arguments)?;
+        let mut process = self.run_file(program, on_lane, arguments)?;
         process.wait_for("ready", TIMEOUT)?;
         let open = self.pair.b.within(|| lane::exercise(address))?;
         let open = open.with_context(|| format!("{arguments:?}, on the lane: {on_lane}: {}", process.stdout()))?;

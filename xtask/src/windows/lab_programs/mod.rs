@@ -13,7 +13,8 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 3] = [("plain", &[]), ("events", &["-luser32"]), ("overlapped", &["-lmswsock"])];
+const PROGRAMS: [(&str, &[&str]); 4] =
+    [("plain", &[]), ("events", &["-luser32"]), ("overlapped", &["-lmswsock"]), ("afd", &["-lntdll"])];
 
 /// A program.
 pub(super) fn program(name: &str) -> Result<PathBuf> {
