@@ -1,8 +1,8 @@
 //! A program of mio, for the lab: it waits for its sockets as most Rust programs on Windows do.
 //!
 //! ```text
-//! mio_echo server ADDRESS PORT          echoes UDP datagrams and TCP streams with one thread, until
-//!                                       a datagram says `end`
+//! mio_echo server ADDRESS PORT          echoes UDP datagrams and TCP streams with one thread,
+//!                                       until a datagram says `end`
 //! mio_echo client ADDRESS PORT COUNT    COUNT messages of TCP and of UDP, a stream, some
 //!                                       connections, a refusal
 //! ```
@@ -239,7 +239,7 @@ impl Client {
         }
         for (token, stream) in tokens().zip(&mut streams) {
             let mut answer = [0; 4];
-            // (An event that has come while another one was waited for comes no more: mio tells once.)
+            // (An event that came while another one was waited for does not come again.)
             self.poll.registry().reregister(stream, token, BOTH)?;
             let count = self.wait(token, || ready(stream.read(&mut answer)))?;
             if &answer[..count] != b"some" {

@@ -1,8 +1,8 @@
 /*
  * A program that waits for its sockets by polls of the driver, past Winsock:
  *
- *     afd server ADDRESS PORT          echoes UDP datagrams and TCP streams with one thread, until a
- *                                      datagram says `end`
+ *     afd server ADDRESS PORT          echoes UDP datagrams and TCP streams with one thread, until
+ *                                      a datagram says `end`
  *     afd client ADDRESS PORT COUNT    what polls say in each state of a socket; COUNT round trips
  *
  * The client prints what it has found, one line for each poll, so that two runs can be compared.

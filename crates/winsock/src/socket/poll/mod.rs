@@ -1,5 +1,5 @@
-//! Polls of the driver of sockets (`IOCTL_AFD_POLL`): programs wait by them for several sockets at a
-//! time, past Winsock. mio, wepoll and libuv do.
+//! Polls of the driver of sockets (`IOCTL_AFD_POLL`): programs wait by them for sockets, past
+//! Winsock. mio, wepoll and libuv do.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The kernel's part of a poll: sockets that only the kernel has. It polls them by a request of this
-//! library's own, which nothing is posted for.
+//! The kernel's part of a poll: sockets that only the kernel has. It polls them by a request of
+//! this library's own, for which nothing is posted.
 
 use super::layout::{PollInput, PollRecord};
 use crate::hook::ntdll;
@@ -78,12 +78,15 @@ pub(super) fn ready_now(records: Vec<PollRecord>) -> Result<Vec<PollRecord>, NTS
     let mut bytes = input.output(&input.records);
     let mut request = OwnRequest::new(0).map_err(|_| STATUS_INVALID_HANDLE)?;
     let (overlapped, event) = (request.overlapped(), request.event());
-    // SAFETY: an `OVERLAPPED` begins with a status block. The request has ended before this returns.
+    // SAFETY: an `OVERLAPPED` begins with a status block. The request has ended when this returns.
     unsafe {
         let status = poll(file, event, overlapped.cast(), bytes.as_mut_ptr(), bytes.len());
         if status == STATUS_PENDING {
             let file = std::ptr::with_exposed_provenance_mut(file);
-            let _ = request.finish(file, AT_ONCE_MS);
+            // Without an answer nothing is known to be ready: the output is still the input.
+            if request.finish(file, AT_ONCE_MS).is_err() {
+                return Ok(Vec::new());
+            }
         } else if status < 0 {
             return Err(status);
         }

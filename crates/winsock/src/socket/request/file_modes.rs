@@ -1,5 +1,5 @@
-//! How handles that are no sockets of the lane tell of completions. Polls are begun by such handles:
-//! by those of the driver itself.
+//! How handles that are no sockets of the lane tell of completions. Polls are begun by such
+//! handles: by those of the driver itself.
 
 use super::HandleMode;
 use super::port::{CompletionInformation, CompletionPort};
