@@ -2,9 +2,9 @@
 //!
 //!     lab_service DRIVER INTERFACE [BLOCKED-PORT]...
 //!
-//! The driver is `lab` (the lab's card) or `windivert`. It says `ready` when programs can connect,
-//! and logs the lanes that begin and end. It runs until it is killed. A firewall that is a stand-in
-//! for Windows' own blocks the ports.
+//! The driver is `lab` (the lab's card), `windivert` or `xdp`. It says `ready` when programs can
+//! connect, and logs the lanes that begin and end. It runs until it is killed. A firewall that is a
+//! stand-in for Windows' own blocks the ports.
 
 #[cfg(windows)]
 fn main() -> std::process::ExitCode {

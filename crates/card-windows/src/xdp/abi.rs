@@ -1,9 +1,8 @@
 //! The structures of the driver's calls, as a program of 64 bits has them.
 
-use super::driver::{RingKind, SocketRole, XdpRule};
-use super::port_sets::PortSets;
-use super::ring_memory::RingLayout;
-use tickwire_steer::tables::Protocol;
+use super::driver::{RingKind, SocketRole};
+use super::rule_record::RuleRecord;
+use super::xsk_ring::RingLayout;
 
 /// The device of all objects. Drivers after 1.3 have one more for each type, but keep this one.
 pub const DEVICE: &str = r"\Device\xdp";
@@ -85,8 +84,8 @@ pub const POKE_TRANSMIT: u32 = 2;
 /// See [`POKE_RECEIVE`].
 pub const WAIT_RECEIVE: u32 = 4;
 
-/// A point of the packets' way (`XDP_HOOK_ID`): layer, direction, and whether it looks at packets or
-/// puts some in.
+/// A point of the packets' way (`XDP_HOOK_ID`): layer, direction, and whether it looks at packets
+/// or puts some in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct HookId {
@@ -222,64 +221,6 @@ impl RingInfoSet {
     }
 }
 
-/// `XDP_RULE`, which redirects to a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct RuleRecord {
-    condition: u32,
-    gap: u32,
-    /// The pattern of the condition, which is a union.
-    pattern: [u64; 5],
-    action: u32,
-    action_gap: u32,
-    target_type: u32,
-    target_gap: u32,
-    target: u64,
-}
-
-/// `XDP_MATCH_...`.
-const ALL_UDP: u32 = 1;
-const UDP_PORT_SET: u32 = 9;
-const IPV4_TCP_PORT_SET: u32 = 12;
-const IPV6_TCP_PORT_SET: u32 = 13;
-const IP_NEXT_HEADER: u32 = 18;
-
-/// `XDP_PROGRAM_ACTION_REDIRECT`.
-const REDIRECT: u32 = 2;
-
-impl RuleRecord {
-    /// A rule. `target`: the handle of the socket.
-    #[must_use]
-    pub fn new(rule: XdpRule, ports: &PortSets, target: u64) -> Self {
-        let set = |protocol| ports.address(protocol).addr() as u64;
-        let (condition, pattern) = match rule {
-            XdpRule::Udp => (ALL_UDP, [0; 5]),
-            XdpRule::UdpPorts => (UDP_PORT_SET, [set(Protocol::Udp), 0, 0, 0, 0]),
-            XdpRule::TcpPortsOf(address) => {
-                let (condition, bytes) = match address.to_v4() {
-                    Some(v4) => {
-                        let mut bytes = [0; 16];
-                        bytes[..4].copy_from_slice(&v4);
-                        (IPV4_TCP_PORT_SET, bytes)
-                    }
-                    None => (IPV6_TCP_PORT_SET, address.0),
-                };
-                let [first, second] = words(bytes);
-                (condition, [first, second, set(Protocol::Tcp), 0, 0])
-            }
-            XdpRule::NextHeader(number) => {
-                (IP_NEXT_HEADER, [u64::from_ne_bytes([number, 0, 0, 0, 0, 0, 0, 0]), 0, 0, 0, 0])
-            }
-        };
-        Self { condition, gap: 0, pattern, action: REDIRECT, action_gap: 0, target_type: 0, target_gap: 0, target }
-    }
-}
-
-fn words(bytes: [u8; 16]) -> [u64; 2] {
-    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    [word(0), word(8)]
-}
-
 /// The extended attribute with which an object is made (`XDP_FILE_FULL_EA_INFORMATION`, then name
 /// and value).
 #[must_use]
@@ -311,19 +252,16 @@ pub fn program_parameters(interface: u32, queue: u32, rules: &[RuleRecord]) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::SocketStatistics;
+    use super::super::driver::{SocketStatistics, XdpRule};
+    use super::super::port_sets::PortSets;
     use super::*;
     use std::mem::offset_of;
-    use tickwire_stack::addr::Address;
 
     #[test]
     fn structures_are_as_long_as_those_of_the_drivers_header() {
         assert_eq!((size_of::<BindInput>(), size_of::<NotifyInput>(), size_of::<HookId>()), (12, 8, 12));
         assert_eq!((size_of::<SetOptionInput<u8>>(), size_of::<MemoryRegistration>()), (16, 24));
         assert_eq!((size_of::<RingInfo>(), size_of::<RingInfoSet>(), size_of::<SocketStatistics>()), (40, 160, 32));
-        assert_eq!(size_of::<RuleRecord>(), 72);
-        assert_eq!((offset_of!(RuleRecord, pattern), offset_of!(RuleRecord, action)), (8, 48));
-        assert_eq!((offset_of!(RuleRecord, target_type), offset_of!(RuleRecord, target)), (56, 64));
         assert_eq!(offset_of!(RingInfo, elements), 8);
         assert_eq!(offset_of!(RingInfoSet, receive), 80);
     }
@@ -335,24 +273,6 @@ mod tests {
         let options = [RingKind::Receive, RingKind::Fill, RingKind::Transmit, RingKind::Completion];
         assert_eq!(options.map(size_option), [2, 3, 4, 5]);
         assert_eq!(options.map(error_option), [10, 11, 12, 13]);
-    }
-
-    #[test]
-    fn a_rule_has_its_pattern_where_the_driver_looks_for_it() {
-        let ports = PortSets::default();
-        let udp = RuleRecord::new(XdpRule::UdpPorts, &ports, 0x44);
-        assert_eq!((udp.condition, udp.pattern[0], udp.pattern[1]), (9, ports.address(Protocol::Udp).addr() as u64, 0));
-        assert_eq!((udp.action, udp.target_type, udp.target), (2, 0, 0x44));
-        let v4 = RuleRecord::new(XdpRule::TcpPortsOf(Address::v4([10, 0, 0, 1])), &ports, 1);
-        let tcp = ports.address(Protocol::Tcp).addr() as u64;
-        let expected = [u64::from_ne_bytes([10, 0, 0, 1, 0, 0, 0, 0]), 0, tcp, 0, 0];
-        assert_eq!((v4.condition, v4.pattern), (12, expected));
-        let v6 = RuleRecord::new(XdpRule::TcpPortsOf(Address([0xfd; 16])), &ports, 1);
-        assert_eq!((v6.condition, v6.pattern[1], v6.pattern[2]), (13, 0xfdfd_fdfd_fdfd_fdfd, tcp));
-        let all = RuleRecord::new(XdpRule::Udp, &ports, 1);
-        assert_eq!((all.condition, all.pattern), (1, [0; 5]));
-        let icmp = RuleRecord::new(XdpRule::NextHeader(1), &ports, 1);
-        assert_eq!((icmp.condition, icmp.pattern), (18, [1, 0, 0, 0, 0]));
     }
 
     #[test]

@@ -91,8 +91,8 @@ impl DriverObject {
         let room = output.as_ref().map_or(0, |_| size_of::<O>() as u32);
         let output = output.map_or(null_mut(), |output| from_mut(output).cast());
         let mut done = 0;
-        // SAFETY: an open handle; so many bytes to read, and room for so many. All of it lives until
-        // the call has ended, which is waited for below.
+        // SAFETY: an open handle; so many bytes to read, and room for so many. All of it lives
+        // until the call has ended, which is waited for below.
         let result = unsafe {
             DeviceIoControl(
                 self.handle(),

@@ -3,7 +3,7 @@
 
 use super::frame_memory::FrameMemory;
 use super::port_sets::PortSets;
-use super::ring_memory::RingMemory;
+use super::xsk_ring::XskRing;
 use crate::card::CardWaker;
 use std::fmt;
 use std::sync::Arc;
@@ -88,13 +88,13 @@ pub trait XdpSocket: Send {
     ///
     /// # Errors
     /// As [`XdpSocket::register`].
-    fn address_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<RingMemory<1>>, DriverCode>;
+    fn address_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<XskRing<1>>, DriverCode>;
 
     /// A ring of frames; `None` as with [`XdpSocket::address_ring`].
     ///
     /// # Errors
     /// As [`XdpSocket::register`].
-    fn frame_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<RingMemory<2>>, DriverCode>;
+    fn frame_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<XskRing<2>>, DriverCode>;
 
     /// Tells the driver to look at a ring: that of frames to send, or that of chunks to fill.
     ///
@@ -142,8 +142,8 @@ pub trait XdpDriver: Send {
     /// Why the driver refuses that.
     fn open_socket(&mut self) -> Result<Self::Socket, DriverCode>;
 
-    /// Has the driver apply rules to what a receive queue of an interface receives. Several programs
-    /// of a queue are applied in turn.
+    /// Has the driver apply rules to what a receive queue of an interface receives. Several
+    /// programs of a queue are applied in turn.
     ///
     /// # Errors
     /// Why the driver refuses that.

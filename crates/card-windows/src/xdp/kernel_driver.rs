@@ -1,18 +1,22 @@
 //! XDP's driver, as cards need it.
 
-use super::abi::{ObjectType, RuleRecord, program_parameters};
+use super::abi::{ObjectType, program_parameters};
 use super::device::DriverObject;
 use super::driver::{DriverCode, XdpDriver, XdpRule};
 use super::error::{NEEDED, XdpError};
-use super::kernel_socket::KernelSocket;
 use super::port_sets::PortSets;
+use super::rule_record::RuleRecord;
 use super::version;
+use super::xsk_socket::{WaitStart, XskSocket};
 use crate::card::CardWaker;
 use crate::event::Event;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use windows_sys::Win32::System::Threading::{INFINITE, WaitForMultipleObjects};
+
+/// For so long is slept while the driver refuses to say when something is received.
+const POLL: Duration = Duration::from_millis(1);
 
 /// The driver.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ impl KernelDriver {
         {
             return Err(XdpError::Version { major, minor });
         }
-        KernelSocket::open().map(drop).map_err(XdpError::of_open)
+        XskSocket::open().map(drop).map_err(XdpError::of_open)
     }
 
     /// The driver.
@@ -54,11 +58,11 @@ impl KernelDriver {
 }
 
 impl XdpDriver for KernelDriver {
-    type Socket = KernelSocket;
+    type Socket = XskSocket;
     type Program = KernelProgram;
 
-    fn open_socket(&mut self) -> Result<KernelSocket, DriverCode> {
-        KernelSocket::open()
+    fn open_socket(&mut self) -> Result<XskSocket, DriverCode> {
+        XskSocket::open()
     }
 
     fn open_program(
@@ -67,7 +71,7 @@ impl XdpDriver for KernelDriver {
         queue: u32,
         rules: &[XdpRule],
         ports: &Arc<PortSets>,
-        target: &KernelSocket,
+        target: &XskSocket,
     ) -> Result<KernelProgram, DriverCode> {
         let handle = target.handle().addr() as u64;
         let rules: Vec<_> = rules.iter().map(|&rule| RuleRecord::new(rule, ports, handle)).collect();
@@ -76,15 +80,17 @@ impl XdpDriver for KernelDriver {
         Ok(KernelProgram { _object: object, _ports: Arc::clone(ports) })
     }
 
-    fn wait(&mut self, sockets: &mut dyn Iterator<Item = &mut KernelSocket>, time: Duration) {
-        // Beginning a call resets the event, which another socket may have set: so all are looked at
-        // after that.
-        let mut waiting = Vec::new();
+    fn wait(&mut self, sockets: &mut dyn Iterator<Item = &mut XskSocket>, time: Duration) {
+        // Beginning a call resets the event, which another socket may have set: so all are looked
+        // at after that.
+        let (mut waiting, mut time) = (Vec::new(), time);
         for socket in sockets {
-            if socket.begin_wait(self.received.handle()) {
-                return;
+            match socket.begin_wait(self.received.handle()) {
+                WaitStart::Received => return,
+                WaitStart::Waiting => waiting.push(socket),
+                // It is polled. If the driver is gone, the ring says so.
+                WaitStart::Refused => time = time.min(POLL),
             }
-            waiting.push(socket);
         }
         if waiting.into_iter().any(|socket| socket.has_ended()) {
             return;

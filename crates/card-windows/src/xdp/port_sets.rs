@@ -16,8 +16,8 @@ impl PortBitmap {
         Box::new(Self([const { AtomicU64::new(0) }; WORDS]))
     }
 
-    /// Word and bit of a port. The driver takes the port as it is in a packet, in network order, for
-    /// a number of this processor, and looks at bit number % 8 of byte number / 8.
+    /// Word and bit of a port. The driver takes the port as it is in a packet, in network order,
+    /// for a number of this processor, and looks at bit number % 8 of byte number / 8.
     fn place(port: u16) -> (usize, u64) {
         let number = u16::from_le_bytes(port.to_be_bytes());
         (usize::from(number / 64), 1 << (number % 64))

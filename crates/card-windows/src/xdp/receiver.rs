@@ -1,11 +1,17 @@
 //! What a receive queue of a network card receives: a socket with its rings, and memory for frames.
 
-use super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, XdpSocket};
-use super::error::{XdpCardEnd, XdpError};
+use super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, XdpDriver, XdpSocket};
+use super::error::{XdpCardEnd, XdpError, is_no_queue};
 use super::frame_memory::FrameMemory;
 use super::ring::{ConsumerEnd, ProducerEnd};
 use super::ring_failure;
 use std::sync::Arc;
+
+/// Frames that a receive queue has room for.
+pub(super) const RECEIVE_FRAMES: u32 = 1024;
+
+/// The most receive queues of a network card.
+pub(super) const MOST_QUEUES: u32 = 128;
 
 /// The shortest frame: an Ethernet header.
 const SHORTEST: usize = 14;
@@ -32,7 +38,7 @@ pub(super) struct XdpReceiver<S> {
 }
 
 /// Why there is no receiver.
-pub(super) enum NoReceiver {
+enum NoReceiver {
     /// There is no such queue, or it cannot be bound.
     Bind(DriverCode),
     /// Something else.
@@ -42,11 +48,7 @@ pub(super) enum NoReceiver {
 impl<S: XdpSocket> XdpReceiver<S> {
     /// Binds a socket, with so many chunks of so many bytes, which are powers of two. It is not
     /// active yet.
-    pub(super) fn open(
-        mut socket: S,
-        (interface, queue): (u32, u32),
-        (chunk, chunks): (u32, u32),
-    ) -> Result<Self, NoReceiver> {
+    fn open(mut socket: S, (interface, queue): (u32, u32), (chunk, chunks): (u32, u32)) -> Result<Self, NoReceiver> {
         socket.bind(interface, queue, SocketRole::Receive).map_err(NoReceiver::Bind)?;
         Self::prepare(socket, chunk, chunks).map_err(NoReceiver::Other)
     }
@@ -144,4 +146,25 @@ impl<S: XdpSocket> XdpReceiver<S> {
     pub(super) fn counters(&self) -> (SocketStatistics, u64) {
         (self.socket.statistics().unwrap_or_default(), self.malformed)
     }
+}
+
+/// Binds a socket to each receive queue of an interface. Queues are numbered from 0; how many there
+/// are is not told.
+pub(super) fn open_receivers<D: XdpDriver>(
+    driver: &mut D,
+    interface: u32,
+    chunk: u32,
+) -> Result<Vec<XdpReceiver<D::Socket>>, XdpError> {
+    let mut receivers = Vec::new();
+    for queue in 0..=MOST_QUEUES {
+        let socket = driver.open_socket().map_err(XdpError::of_open)?;
+        match XdpReceiver::open(socket, (interface, queue), (chunk, RECEIVE_FRAMES)) {
+            Ok(_) if queue == MOST_QUEUES => return Err(XdpError::TooManyQueues { most: MOST_QUEUES }),
+            Ok(receiver) => receivers.push(receiver),
+            Err(NoReceiver::Bind(code)) if queue > 0 && is_no_queue(code) => break,
+            Err(NoReceiver::Bind(code)) => return Err(XdpError::of_bind(code, interface)),
+            Err(NoReceiver::Other(error)) => return Err(error),
+        }
+    }
+    Ok(receivers)
 }

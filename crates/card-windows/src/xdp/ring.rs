@@ -1,7 +1,7 @@
 //! The two ends of a ring. Each end has its own index in private memory, and only reads the other's
 //! from the shared one, because the other side may write anything there at any time.
 
-use super::ring_memory::RingMemory;
+use super::xsk_ring::XskRing;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// `XSK_RING_FLAG_ERROR`.
@@ -27,7 +27,7 @@ fn in_use(producer: u32, consumer: u32, size: u32) -> Result<u32, BrokenRing> {
 /// The end that puts elements in.
 #[derive(Debug)]
 pub struct ProducerEnd<const WORDS: usize> {
-    memory: RingMemory<WORDS>,
+    memory: XskRing<WORDS>,
     next: u32,
     /// The consumer's index, as it was last read.
     consumer: u32,
@@ -36,7 +36,7 @@ pub struct ProducerEnd<const WORDS: usize> {
 impl<const WORDS: usize> ProducerEnd<WORDS> {
     /// That of a ring, which is empty.
     #[must_use]
-    pub fn new(memory: RingMemory<WORDS>) -> Self {
+    pub fn new(memory: XskRing<WORDS>) -> Self {
         let next = memory.producer().load(Acquire);
         Self { memory, next, consumer: next }
     }
@@ -92,7 +92,7 @@ impl<const WORDS: usize> ProducerEnd<WORDS> {
 /// The end that takes elements out.
 #[derive(Debug)]
 pub struct ConsumerEnd<const WORDS: usize> {
-    memory: RingMemory<WORDS>,
+    memory: XskRing<WORDS>,
     next: u32,
     /// The producer's index, as it was last read.
     producer: u32,
@@ -101,7 +101,7 @@ pub struct ConsumerEnd<const WORDS: usize> {
 impl<const WORDS: usize> ConsumerEnd<WORDS> {
     /// That of a ring.
     #[must_use]
-    pub fn new(memory: RingMemory<WORDS>) -> Self {
+    pub fn new(memory: XskRing<WORDS>) -> Self {
         let next = memory.consumer().load(Acquire);
         Self { memory, next, producer: next }
     }
@@ -140,13 +140,13 @@ impl<const WORDS: usize> ConsumerEnd<WORDS> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ring_memory::owned::OwnedRing;
+    use super::super::xsk_ring::owned::OwnedRing;
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn ends(size: u32, begin: u32) -> (ProducerEnd<2>, ConsumerEnd<2>, RingMemory<2>) {
+    fn ends(size: u32, begin: u32) -> (ProducerEnd<2>, ConsumerEnd<2>, XskRing<2>) {
         let ring = OwnedRing::new(size, 2);
         let shared = ring.view::<2>();
         shared.producer().store(begin, Relaxed);

@@ -1,5 +1,5 @@
-//! A network card by XDP: the driver redirects the packets of claimed ports to rings, and takes back
-//! what is no lane's.
+//! A network card by XDP: the driver redirects the packets of claimed ports to rings, and takes
+//! back what is no lane's.
 //!
 //! Each receive queue has a socket and a program of rules. The rules look at sets of ports in this
 //! process's memory, so a port is claimed by setting a bit. Rules for TCP have an address, so there
@@ -13,28 +13,25 @@
 //! What is given back enters the kernel above the rules, so it is not seen again. It has no more of
 //! what the network card knew about it: the kernel verifies its checksum.
 
-use super::driver::{SocketRole, XdpDriver, XdpRule};
-use super::error::{XdpCardEnd, XdpError, is_no_queue};
+use super::driver::{SocketRole, XdpDriver};
+use super::error::{XdpCardEnd, XdpError};
 use super::frame_memory::chunk_for;
 use super::port_sets::PortSets;
-use super::receiver::{NoReceiver, XdpReceiver};
+use super::receiver::{XdpReceiver, open_receivers};
+use super::redirection::{first_fragment_of, redirected};
 use super::transmitter::{NoTransmitter, XdpTransmitter};
 use crate::card::{CardClock, CardLosses, CardWaker, LONGEST_FRAME, NicDescription, PacketCard, ReceivedFrame};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant as SystemInstant};
-use tickwire_stack::addr::{Address, Family};
+use tickwire_stack::addr::Address;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Checksum, ReceiveMetadata};
 use tickwire_steer::tables::{NicIndex, Protocol};
 
-/// Frames that a receive queue has room for, and that a transmit queue has.
-const RECEIVE_FRAMES: u32 = 1024;
+/// Frames that a transmit queue has room for.
 const TRANSMIT_FRAMES: u32 = 512;
-
-/// The most receive queues of a network card.
-const MOST_QUEUES: u32 = 128;
 
 /// So many frames are taken from a queue before it is the next one's turn.
 const TURN: u32 = 32;
@@ -45,11 +42,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// For so long after a first fragment all of UDP is taken.
 const FRAGMENTS_EXPECTED: Duration = Duration::from_secs(30);
-
-/// `ICMP` of IPv4.
-const ICMP: u8 = 1;
-/// The fragment header of IPv6.
-const IPV6_FRAGMENT: u8 = 44;
 
 /// A card.
 pub struct XdpCard<D: XdpDriver> {
@@ -135,19 +127,10 @@ impl<D: XdpDriver> XdpCard<D> {
         self.receivers.len()
     }
 
-    fn rules(&self) -> Vec<XdpRule> {
-        let addresses = self.addresses.iter().map(|&address| XdpRule::TcpPortsOf(address));
-        // ICMP of IPv6 is left to the kernel: without neighbour discovery, which no rule can tell
-        // from errors, the host has no network while the service does not answer.
-        let others = [XdpRule::NextHeader(ICMP), XdpRule::NextHeader(IPV6_FRAGMENT)];
-        let udp = if self.fragmented.is_some() { XdpRule::Udp } else { XdpRule::UdpPorts };
-        [udp].into_iter().chain(addresses).chain(others).collect()
-    }
-
     /// Makes the programs of all queues; those that there were go after that.
     fn install(&mut self) -> Result<(), XdpError> {
         (self.is_stale, self.changed) = (true, SystemInstant::now());
-        let rules = self.rules();
+        let rules = redirected(&self.addresses, self.fragmented.is_some());
         let Self { driver, receivers, ports, nic, .. } = self;
         let program = |(queue, receiver): (usize, &XdpReceiver<_>)| {
             driver.open_program(nic.index, queue as u32, &rules, ports, receiver.target())
@@ -206,37 +189,6 @@ impl<D: XdpDriver> XdpCard<D> {
         self.give_back.check()?;
         Ok(None)
     }
-}
-
-/// The port for which the first fragment of a datagram of IPv4 is; `None`: a frame is no such one.
-fn first_fragment_of(frame: &[u8]) -> Option<u16> {
-    /// More fragments follow.
-    const MORE: u8 = 0x20;
-    let packet = frame.get(14..)?;
-    let is_first = frame[12..14] == [8, 0] && *packet.first()? == 0x45 && matches!(packet.get(6..8)?, &[MORE, 0]);
-    let port = packet.get(22..24).filter(|_| is_first && packet[9] == Protocol::Udp.number())?;
-    Some(u16::from_be_bytes([port[0], port[1]]))
-}
-
-/// Binds a socket to each receive queue of an interface. Queues are numbered from 0; how many there
-/// are is not told.
-fn open_receivers<D: XdpDriver>(
-    driver: &mut D,
-    interface: u32,
-    chunk: u32,
-) -> Result<Vec<XdpReceiver<D::Socket>>, XdpError> {
-    let mut receivers = Vec::new();
-    for queue in 0..=MOST_QUEUES {
-        let socket = driver.open_socket().map_err(XdpError::of_open)?;
-        match XdpReceiver::open(socket, (interface, queue), (chunk, RECEIVE_FRAMES)) {
-            Ok(_) if queue == MOST_QUEUES => return Err(XdpError::TooManyQueues { most: MOST_QUEUES }),
-            Ok(receiver) => receivers.push(receiver),
-            Err(NoReceiver::Bind(code)) if queue > 0 && is_no_queue(code) => break,
-            Err(NoReceiver::Bind(code)) => return Err(XdpError::of_bind(code, interface)),
-            Err(NoReceiver::Other(error)) => return Err(error),
-        }
-    }
-    Ok(receivers)
 }
 
 impl<D: XdpDriver> PacketCard for XdpCard<D> {
@@ -308,9 +260,7 @@ impl<D: XdpDriver> PacketCard for XdpCard<D> {
     }
 
     fn set_addresses(&mut self, addresses: &mut dyn Iterator<Item = Address>) -> io::Result<()> {
-        self.addresses = addresses.filter(|address| !address.is_loopback()).collect();
-        // IPv4 first: a rule costs each packet that does not match it.
-        self.addresses.sort_by_key(|address| address.family() == Family::V6);
+        self.addresses = addresses.collect();
         if self.programs.is_empty() {
             return Ok(());
         }

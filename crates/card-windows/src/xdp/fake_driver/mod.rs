@@ -5,28 +5,24 @@
 //! | module | purpose |
 //! |---|---|
 //! | `network` | what is shared: cards, wires, rings as the driver has them, faults |
+//! | `fake_socket` | sockets, as a card has them |
 //! | `rules` | which frames rules match |
 
+mod fake_socket;
 mod network;
 mod rules;
 
+pub use fake_socket::FakeSocket;
 pub use network::FakeCall;
 
-use super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, XdpDriver, XdpRule, XdpSocket};
-use super::frame_memory::FrameMemory;
+use super::driver::{DriverCode, RingKind, SocketRole, XdpDriver, XdpRule};
 use super::port_sets::PortSets;
-use super::ring::{ConsumerEnd, ProducerEnd};
-use super::ring_memory::RingMemory;
-use super::ring_memory::owned::OwnedRing;
+use super::xsk_ring::XskRing;
 use crate::card::CardWaker;
-use network::{DriverEnds, FakeNic, NetworkState, ProgramState, SocketState};
+use network::{FakeNic, NetworkState, ProgramState, SocketState};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Errors of Windows that the driver gives.
-const NOT_FOUND: DriverCode = DriverCode(1168);
-const BAD_STATE: DriverCode = DriverCode(5023);
 
 #[derive(Default)]
 struct Shared {
@@ -182,7 +178,7 @@ impl FakeNetwork {
     }
 }
 
-fn write<const WORDS: usize>(ring: &RingMemory<WORDS>, corruption: RingCorruption) {
+fn write<const WORDS: usize>(ring: &XskRing<WORDS>, corruption: RingCorruption) {
     match corruption {
         RingCorruption::Producer(index) => ring.producer().store(index, Relaxed),
         RingCorruption::Consumer(index) => ring.consumer().store(index, Relaxed),
@@ -199,104 +195,10 @@ fn write<const WORDS: usize>(ring: &RingMemory<WORDS>, corruption: RingCorruptio
 #[derive(Clone)]
 pub struct FakeDriver(FakeNetwork);
 
-/// A socket of the stand-in.
-pub struct FakeSocket {
-    network: FakeNetwork,
-    number: u64,
-}
-
 /// A program of the stand-in.
 pub struct FakeProgram {
     network: FakeNetwork,
     number: u64,
-}
-
-impl FakeSocket {
-    fn change<T>(
-        &self,
-        call: FakeCall,
-        change: impl FnOnce(&mut SocketState) -> Result<T, DriverCode>,
-    ) -> Result<T, DriverCode> {
-        self.network.change(|state| {
-            state.call(call)?;
-            change(state.sockets.get_mut(&self.number).ok_or(BAD_STATE)?)
-        })
-    }
-}
-
-impl XdpSocket for FakeSocket {
-    fn register(&mut self, memory: &Arc<FrameMemory>) -> Result<(), DriverCode> {
-        self.network.change(|state| state.memories.push(Arc::downgrade(memory)));
-        self.change(FakeCall::Register, |socket| {
-            socket.memory = Some(Arc::clone(memory));
-            Ok(())
-        })
-    }
-
-    fn set_ring_size(&mut self, ring: RingKind, size: u32) -> Result<(), DriverCode> {
-        self.change(FakeCall::SetRingSize, |socket| {
-            let words = if matches!(ring, RingKind::Fill | RingKind::Completion) { 1 } else { 2 };
-            socket.rings.insert(ring, OwnedRing::new(size, words));
-            Ok(())
-        })
-    }
-
-    fn bind(&mut self, interface: u32, queue: u32, role: SocketRole) -> Result<(), DriverCode> {
-        let queues = self.network.state().nics.get(&interface).map_or(0, |nic| nic.queues);
-        self.change(FakeCall::Bind, |socket| {
-            if queue >= queues {
-                return Err(NOT_FOUND);
-            }
-            socket.bound = Some((interface, queue, role));
-            Ok(())
-        })
-    }
-
-    fn activate(&mut self) -> Result<(), DriverCode> {
-        self.change(FakeCall::Activate, |socket| {
-            let ring = |kind| socket.rings.get(&kind).ok_or(BAD_STATE);
-            let (_, _, role) = socket.bound.ok_or(BAD_STATE)?;
-            socket.ends = Some(match role {
-                SocketRole::Receive => DriverEnds::Receive {
-                    fill: ConsumerEnd::new(ring(RingKind::Fill)?.view()),
-                    received: ProducerEnd::new(ring(RingKind::Receive)?.view()),
-                },
-                SocketRole::Transmit | SocketRole::GiveBack => DriverEnds::Transmit {
-                    transmit: ConsumerEnd::new(ring(RingKind::Transmit)?.view()),
-                    completed: ProducerEnd::new(ring(RingKind::Completion)?.view()),
-                },
-            });
-            Ok(())
-        })?;
-        self.network.change(|state| state.set_poke(state.needs_poke));
-        Ok(())
-    }
-
-    fn address_ring(&mut self, ring: RingKind, _: u32) -> Result<Option<RingMemory<1>>, DriverCode> {
-        self.change(FakeCall::Rings, |socket| Ok(socket.rings.get(&ring).map(OwnedRing::view)))
-    }
-
-    fn frame_ring(&mut self, ring: RingKind, _: u32) -> Result<Option<RingMemory<2>>, DriverCode> {
-        self.change(FakeCall::Rings, |socket| Ok(socket.rings.get(&ring).map(OwnedRing::view)))
-    }
-
-    fn poke(&mut self, _: RingKind) -> Result<(), DriverCode> {
-        self.network.change(|state| state.poke(self.number))
-    }
-
-    fn ring_error(&self, _: RingKind) -> Result<u32, DriverCode> {
-        self.network.state().sockets.get(&self.number).map(|socket| socket.error).ok_or(BAD_STATE)
-    }
-
-    fn statistics(&self) -> Result<SocketStatistics, DriverCode> {
-        self.network.state().sockets.get(&self.number).map(|socket| socket.statistics).ok_or(BAD_STATE)
-    }
-}
-
-impl Drop for FakeSocket {
-    fn drop(&mut self) {
-        self.network.change(|state| state.sockets.remove(&self.number));
-    }
 }
 
 impl Drop for FakeProgram {

@@ -4,7 +4,7 @@ use super::super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, X
 use super::super::frame_memory::FrameMemory;
 use super::super::port_sets::PortSets;
 use super::super::ring::{ConsumerEnd, ProducerEnd};
-use super::super::ring_memory::owned::OwnedRing;
+use super::super::xsk_ring::owned::OwnedRing;
 use super::rules;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;

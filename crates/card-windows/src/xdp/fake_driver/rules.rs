@@ -1,5 +1,5 @@
-//! Which frames rules match, as the real driver does it: it looks at the port of every fragment, and
-//! knows neither options of IPv4 nor extension headers of IPv6.
+//! Which frames rules match, as the real driver does it: it looks at the port of every fragment,
+//! and knows neither options of IPv4 nor extension headers of IPv6.
 
 use super::super::driver::XdpRule;
 use super::super::port_sets::PortSets;

@@ -1,9 +1,11 @@
-use super::super::driver::{DriverCode, RingKind};
-use super::super::fake_driver::{FakeCall, FakeDriver, FakeNetwork, RingCorruption};
+use super::super::driver::{DriverCode, XdpRule};
+use super::super::fake_driver::{FakeCall, FakeDriver, FakeNetwork};
+use super::super::receiver::RECEIVE_FRAMES;
 use super::*;
-use proptest::collection::vec;
-use proptest::prelude::*;
 use tickwire_stack::addr::Mac;
+
+mod endings;
+mod hostile;
 
 const HERE: u32 = 3;
 const THERE: u32 = 4;
@@ -285,78 +287,6 @@ fn a_port_that_the_driver_refuses_is_not_claimed() {
 }
 
 #[test]
-fn a_step_that_fails_leaves_nothing_behind() {
-    let network = FakeNetwork::default();
-    network.add_nic(HERE, 3);
-    let mut failures = 0;
-    for call in FakeCall::OF_OPENING {
-        // The first of a kind, the second ..., until opening does not make so many.
-        for after in 0.. {
-            network.refuse(call, after, DriverCode(1450));
-            let outcome = try_open(&network);
-            network.accept_all();
-            match outcome {
-                Ok(card) => {
-                    assert_eq!(network.held(), [3 + 2, 0, 3 + 2]);
-                    drop(card);
-                    assert_eq!(network.held(), [0; 3]);
-                    break;
-                }
-                Err(error) => {
-                    assert!(error.to_string().contains("error 1450"), "{error}");
-                    assert_eq!(network.held(), [0; 3], "{call:?} {after}");
-                    failures += 1;
-                }
-            }
-        }
-    }
-    // Sockets: 5 and the one of no queue. Memory, activation: 5. Two rings each, and their layouts.
-    // Binding: 6, programs: 3.
-    assert_eq!(failures, 6 + 5 + 5 + 10 + 10 + 6 + 3);
-}
-
-#[test]
-fn errors_of_opening_say_what_to_do() {
-    let network = FakeNetwork::default();
-    let error = |network: &FakeNetwork| try_open(network).err().unwrap();
-    assert_eq!(error(&network), XdpError::Interface { interface: HERE });
-    network.add_nic(HERE, 1);
-    network.refuse(FakeCall::OpenSocket, 0, DriverCode(3));
-    assert_eq!(error(&network), XdpError::Missing);
-    network.accept_all();
-    network.refuse(FakeCall::Bind, 2, DriverCode(50));
-    assert_eq!(error(&network), XdpError::GiveBack { code: DriverCode(50) });
-    network.accept_all();
-    network.add_nic(HERE, MOST_QUEUES + 1);
-    assert_eq!(error(&network), XdpError::TooManyQueues { most: MOST_QUEUES });
-    assert_eq!(network.held(), [0; 3]);
-}
-
-#[test]
-fn a_card_whose_interface_goes_away_says_so_and_leaves_nothing_behind() {
-    for (error, words) in [(0x8000_0000, "was removed"), (0xc000_0000, "given up a ring")] {
-        let (mut card, network) = card();
-        card.set_claimed(Protocol::Udp, 53, true).unwrap();
-        network.arrive(HERE, &v4(UDP, OWN, (9, 53), b"last"));
-        network.detach(HERE, error);
-        card.wait(Duration::from_secs(60));
-        assert_eq!(card.receive().unwrap().unwrap().bytes[42..], *b"last");
-        let end = card.receive().unwrap_err();
-        assert!(end.kind() == io::ErrorKind::NotConnected && end.to_string().contains(words), "{end}");
-        let _ = card.send(&v4(UDP, PEER, (53, 9), b""));
-        card.flush();
-        drop(card);
-        assert_eq!(network.held(), [0; 3]);
-    }
-    let (mut card, network) = card();
-    network.set_poke(true);
-    network.refuse(FakeCall::Poke, 0, DriverCode(1617));
-    card.send(&v4(UDP, PEER, (53, 9), b"")).unwrap();
-    card.flush();
-    assert!(card.receive().unwrap_err().to_string().contains("does not look at a ring"));
-}
-
-#[test]
 fn a_sleeping_card_wakes_up_for_frames_and_for_its_waker() {
     let (mut card, network) = card();
     card.set_claimed(Protocol::Udp, 53, true).unwrap();
@@ -373,61 +303,4 @@ fn a_sleeping_card_wakes_up_for_frames_and_for_its_waker() {
     network.wait_for_sleeper();
     waker.wake();
     sleeper.join().unwrap();
-}
-
-/// A ring, and the socket that it is of.
-fn any_ring() -> impl Strategy<Value = ((u32, u32, SocketRole), RingKind)> {
-    let receive = (0..2_u32, prop_oneof![Just(RingKind::Receive), Just(RingKind::Fill)])
-        .prop_map(|(queue, ring)| ((HERE, queue, SocketRole::Receive), ring));
-    let role = prop_oneof![Just(SocketRole::Transmit), Just(SocketRole::GiveBack)];
-    let transmit = (role, prop_oneof![Just(RingKind::Transmit), Just(RingKind::Completion)])
-        .prop_map(|(role, ring)| ((HERE, 0, role), ring));
-    prop_oneof![receive, transmit]
-}
-
-fn any_corruption() -> impl Strategy<Value = RingCorruption> {
-    let index = || prop_oneof![0..40_u32, any::<u32>()];
-    let address = prop_oneof![(0..2000_u64).prop_map(|chunk| chunk * 2048), any::<u64>()];
-    let length = prop_oneof![0..3000_u64, any::<u64>()];
-    prop_oneof![
-        index().prop_map(RingCorruption::Producer),
-        index().prop_map(RingCorruption::Consumer),
-        any::<u32>().prop_map(|flags| RingCorruption::Flags(flags & !1)),
-        (0..8_u32, address, length)
-            .prop_map(|(index, address, length)| { RingCorruption::Element(index, [address, length]) }),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_a_driver_writes_the_card_goes_on_or_ends_with_an_error(
-        steps in vec((any_ring(), any_corruption(), 0..4_usize), 1..12),
-    ) {
-        let (mut card, network) = card();
-        card.set_claimed(Protocol::Udp, 53, true).unwrap();
-        // Only what is received counts: this stand-in panics if its own rings break.
-        'all: for ((bound, ring), corruption, frames) in steps {
-            network.set_stalled(true);
-            network.corrupt(bound, ring, corruption);
-            for _ in 0..frames {
-                let _ = card.send(&v4(UDP, PEER, (53, 9), b"x"));
-            }
-            card.flush();
-            // All that is written, and what is not, in bounded time.
-            for _ in 0..4 * RECEIVE_FRAMES {
-                match card.receive() {
-                    Ok(Some(frame)) => prop_assert!((14..2048).contains(&frame.bytes.len())),
-                    Ok(None) => break,
-                    Err(_) => break 'all,
-                }
-                if card.pass().is_err() {
-                    break 'all;
-                }
-            }
-        }
-        drop(card);
-        prop_assert_eq!(network.held(), [0; 3]);
-    }
 }

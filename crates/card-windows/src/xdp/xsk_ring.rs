@@ -53,7 +53,7 @@ impl RingLayout {
 }
 
 /// A ring's memory, of elements with `WORDS` words.
-pub struct RingMemory<const WORDS: usize> {
+pub struct XskRing<const WORDS: usize> {
     base: NonNull<u8>,
     layout: RingLayout,
     /// What the memory belongs to, if it is not the driver.
@@ -61,22 +61,22 @@ pub struct RingMemory<const WORDS: usize> {
 }
 
 // SAFETY: all of the memory is accessed by atomic operations.
-unsafe impl<const WORDS: usize> Send for RingMemory<WORDS> {}
+unsafe impl<const WORDS: usize> Send for XskRing<WORDS> {}
 
-impl<const WORDS: usize> std::fmt::Debug for RingMemory<WORDS> {
+impl<const WORDS: usize> std::fmt::Debug for XskRing<WORDS> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RingMemory").field(&self.layout).finish()
+        f.debug_tuple("XskRing").field(&self.layout).finish()
     }
 }
 
-impl<const WORDS: usize> RingMemory<WORDS> {
+impl<const WORDS: usize> XskRing<WORDS> {
     /// A ring that the driver has made, of so many elements. `None`: it cannot be laid out like
     /// this.
     ///
     /// # Safety
     /// `base` points to a ring of this layout (or is null, or not aligned), for as long as this
-    /// lives; `owner`, if there is one, keeps it. All others access it atomically, or are no part of
-    /// this program.
+    /// lives; `owner`, if there is one, keeps it. All others access it atomically, or are no part
+    /// of this program.
     pub unsafe fn new(
         base: *mut u8,
         layout: RingLayout,
@@ -152,12 +152,12 @@ pub(super) mod owned {
         }
 
         /// A view of it.
-        pub(in crate::xdp) fn view<const WORDS: usize>(&self) -> RingMemory<WORDS> {
+        pub(in crate::xdp) fn view<const WORDS: usize>(&self) -> XskRing<WORDS> {
             let base = self.words.as_ptr().cast_mut().cast();
             let owner: Arc<dyn Any + Send + Sync> = Arc::new(Arc::clone(&self.words));
             assert_eq!(self.layout.stride as usize, WORDS * 8);
             // SAFETY: the words are as many as the layout says, are atomic, and are owned.
-            unsafe { RingMemory::new(base, self.layout, self.layout.size, Some(owner)) }.expect("a layout that fits")
+            unsafe { XskRing::new(base, self.layout, self.layout.size, Some(owner)) }.expect("a layout that fits")
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         }
         assert!(!RingLayout { size: 0, ..GOOD }.fits(0, 2) && !RingLayout { size: 6, ..GOOD }.fits(6, 2));
         // SAFETY: null and a pointer that is not aligned are refused.
-        let refused = |base| unsafe { RingMemory::<2>::new(base, GOOD, 8, None) }.is_none();
+        let refused = |base| unsafe { XskRing::<2>::new(base, GOOD, 8, None) }.is_none();
         assert!(refused(std::ptr::null_mut()) && refused(std::ptr::without_provenance_mut(4)));
     }
 

@@ -8,7 +8,7 @@ use super::abi::{
 use super::device::{DriverObject, last_error};
 use super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, XdpSocket};
 use super::frame_memory::FrameMemory;
-use super::ring_memory::RingMemory;
+use super::xsk_ring::XskRing;
 use std::mem::zeroed;
 use std::ptr::{from_ref, null_mut};
 use std::sync::Arc;
@@ -27,8 +27,19 @@ const BAD_LENGTH: u32 = 24;
 /// For so long the end of a call that was cancelled is waited for.
 const LONGEST_END: Duration = Duration::from_secs(2);
 
+/// How [`XskSocket::begin_wait`] has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitStart {
+    /// There may be something already.
+    Received,
+    /// The event will be set.
+    Waiting,
+    /// The driver refuses to set it.
+    Refused,
+}
+
 /// A socket.
-pub struct KernelSocket {
+pub struct XskSocket {
     // It is closed before its memory is freed.
     object: DriverObject,
     memory: Option<Arc<FrameMemory>>,
@@ -39,9 +50,9 @@ pub struct KernelSocket {
 }
 
 // SAFETY: what it points to is its own, and the system writes there whatever thread uses it.
-unsafe impl Send for KernelSocket {}
+unsafe impl Send for XskSocket {}
 
-impl KernelSocket {
+impl XskSocket {
     pub(super) fn open() -> Result<Self, DriverCode> {
         let object = DriverObject::open(ObjectType::Socket, &[])?;
         // SAFETY: an open handle. (If it fails, calls cost a little more.)
@@ -69,18 +80,17 @@ impl KernelSocket {
         if bytes as usize == size_of::<T>() { Ok(value) } else { Err(DriverCode(BAD_LENGTH)) }
     }
 
-    fn ring<const WORDS: usize>(&self, ring: RingKind, size: u32) -> Result<Option<RingMemory<WORDS>>, DriverCode> {
+    fn ring<const WORDS: usize>(&self, ring: RingKind, size: u32) -> Result<Option<XskRing<WORDS>>, DriverCode> {
         let info = self.get(OPTION_RINGS, RingInfoSet::NONE)?.ring(ring);
-        // SAFETY: the driver has mapped a ring of this layout there, which stays until the socket is
-        // closed. Those that have the ring have the socket, too, and do not use it after that.
-        Ok(unsafe { RingMemory::new(info.base, info.layout(), size, None) })
+        // SAFETY: the driver has mapped a ring of this layout there, which stays until the socket
+        // is closed. Those that have the ring have the socket, too, and do not use it after that.
+        Ok(unsafe { XskRing::new(info.base, info.layout(), size, None) })
     }
 
-    /// Has the event set when something is received. Returns whether there may be something already.
-    /// Until then this may be called again.
-    pub(super) fn begin_wait(&mut self, event: HANDLE) -> bool {
-        if self.is_waiting {
-            return self.has_ended();
+    /// Has the event set when something is received. Until then this may be called again.
+    pub(super) fn begin_wait(&mut self, event: HANDLE) -> WaitStart {
+        if !self.has_ended() {
+            return WaitStart::Waiting;
         }
         // SAFETY: no call is under way, so nothing else uses what it points to.
         unsafe {
@@ -102,22 +112,24 @@ impl KernelSocket {
                 self.wait,
             )
         };
-        // If it is refused the caller finds out why when it looks at the ring.
-        self.is_waiting = result == 0 && last_error() == DriverCode(ERROR_IO_PENDING);
-        !self.is_waiting
+        if result != 0 {
+            return WaitStart::Received;
+        }
+        self.is_waiting = last_error() == DriverCode(ERROR_IO_PENDING);
+        if self.is_waiting { WaitStart::Waiting } else { WaitStart::Refused }
     }
 
     /// Whether the call that was begun has ended. Then it can be begun again.
     pub(super) fn has_ended(&mut self) -> bool {
-        // SAFETY: the word is aligned, lives as long as `self`, and is written by the system at most
-        // once more.
+        // SAFETY: the word is aligned, lives as long as `self`, and is written by the system at
+        // most once more.
         let status = unsafe { AtomicUsize::from_ptr(&raw mut (*self.wait).Internal) };
         self.is_waiting &= status.load(Acquire) == STATUS_PENDING as usize;
         !self.is_waiting
     }
 }
 
-impl XdpSocket for KernelSocket {
+impl XdpSocket for XskSocket {
     fn register(&mut self, memory: &Arc<FrameMemory>) -> Result<(), DriverCode> {
         let (size, chunk, address) = (memory.size(), memory.chunk(), memory.address());
         // Kept first: the driver writes there from the call on.
@@ -143,11 +155,11 @@ impl XdpSocket for KernelSocket {
         unsafe { self.object.call::<_, ()>(ACTIVATE, &flags, None) }.map(drop)
     }
 
-    fn address_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<RingMemory<1>>, DriverCode> {
+    fn address_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<XskRing<1>>, DriverCode> {
         self.ring(ring, size)
     }
 
-    fn frame_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<RingMemory<2>>, DriverCode> {
+    fn frame_ring(&mut self, ring: RingKind, size: u32) -> Result<Option<XskRing<2>>, DriverCode> {
         self.ring(ring, size)
     }
 
@@ -169,7 +181,7 @@ impl XdpSocket for KernelSocket {
     }
 }
 
-impl Drop for KernelSocket {
+impl Drop for XskSocket {
     fn drop(&mut self) {
         let begin = Instant::now();
         if !self.has_ended() {
