@@ -10,7 +10,8 @@
 //! | `exclusive` | polls that end earlier ones |
 //! | `of_kernel` | sockets that only the kernel has |
 //! | `index` | the numbers of polls by handle |
-//! | `polls` | all polls of the process: they begin, are looked at, and end |
+//! | `waiting` | the polls that wait |
+//! | `polls` | they begin, are looked at, and end |
 //!
 //! A poll is judged at once. If nothing is the case it waits, and each of its sockets is looked at
 //! again when something has happened there (`socket::events`). If some of its sockets are the
@@ -25,7 +26,9 @@ mod of_kernel;
 mod pending;
 mod polls;
 mod timeout;
+mod waiting;
 
 pub(crate) use layout::PollInput;
 pub(crate) use of_kernel::POLL;
-pub(crate) use polls::{NewPoll, Which, begin, cancel, closing, is_any, look, on_alarm};
+pub(crate) use polls::{NewPoll, begin, cancel, closing, look, on_alarm};
+pub(crate) use waiting::{Which, is_any};
