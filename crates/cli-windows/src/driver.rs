@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use tickwire_card_windows::card::CardClock;
 use tickwire_card_windows::open::{CardDriver, OpenedCard, open as open_card};
 use tickwire_card_windows::windivert::library::{LIBRARY, WinDivertLibrary};
+use tickwire_card_windows::xdp::error::XdpError;
 use tickwire_card_windows::xdp::kernel_driver::KernelDriver;
 use tickwire_card_windows::xdp::version;
 use tickwire_host_windows::HostInterface;
@@ -42,18 +43,19 @@ impl Driver {
         }
     }
 
-    /// What it is used by, if that is there: a library, or the version of the driver. (Whether
-    /// WinDivert's driver itself can be loaded is seen only when a card is opened.)
+    /// What it is used by, if that is there: a library, or the driver's file. (Whether the driver
+    /// itself can be opened is seen only when a card is.)
     fn part(self) -> Result<String> {
         match self {
             Self::WinDivert => {
                 WinDivertLibrary::beside_program()?;
                 Ok(LIBRARY.into())
             }
-            Self::Xdp => {
-                KernelDriver::check()?;
-                Ok(xdp_version())
-            }
+            Self::Xdp => match KernelDriver::check() {
+                // It is there; the service has the right.
+                Ok(()) | Err(XdpError::NoRight) => Ok(xdp_version()),
+                Err(error) => Err(error.into()),
+            },
             Self::Lab if sys::has_library(LAB_LIBRARY) => Ok(LAB_LIBRARY.into()),
             Self::Lab => bail!("there is no {LAB_LIBRARY}: use another driver outside of the test lab"),
         }

@@ -37,11 +37,15 @@ pub(crate) fn run(arguments: &Stat) -> Result<()> {
 
 /// Asks the service for everything.
 fn gather(client: &mut Client) -> Result<StatReading> {
-    let counters = HOST_NAMES.into_iter().zip(counters(client, CountersOf::Host, 0)?).collect();
-    let host = Host { interfaces: interfaces(client)?, counters };
+    let host = Host { interfaces: interfaces(client)?, counters: host_counters(client)? };
     // The service shows others only their own.
     let of_all_users = current_user().is_ok_and(|user| user.is_administrator);
     Ok(StatReading { host, lanes: lanes(client)?, incomplete: false, of_all_users })
+}
+
+/// What the service has counted for the machine.
+pub(crate) fn host_counters(client: &mut Client) -> Result<BTreeMap<&'static str, u64>> {
+    Ok(HOST_NAMES.into_iter().zip(counters(client, CountersOf::Host, 0)?).collect())
 }
 
 /// The interfaces that the service accelerates.

@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::{nic, stat};
+use std::collections::BTreeMap;
 use tickwire_host_windows::{HostTables, read_tables};
 use tickwire_lane::control::{Name, Reply, Request};
 use tickwire_lane_windows::control::ConnectError;
@@ -38,7 +39,23 @@ pub(super) fn check(pipe: &str) -> Vec<Finding> {
         }
         Err(error) => findings.push(Finding::missing("interface", format!("{error:#}"), UNTIL_THEN)),
     }
+    findings.extend(stat::host_counters(&mut client).map(|counters| losses(&counters)));
     findings
+}
+
+/// What the driver has lost, or the service could not give to it.
+fn losses(counters: &BTreeMap<&'static str, u64>) -> Finding {
+    const OF_DRIVER: [&str; 4] = ["unsent", "card_no_room", "card_truncated", "card_malformed"];
+    let some = OF_DRIVER.iter().filter_map(|name| Some((name, *counters.get(name)?))).filter(|(_, count)| *count > 0);
+    let lost: Vec<_> = some.map(|(name, count)| format!("{name} {count}")).collect();
+    if lost.is_empty() {
+        return Finding::good("losses", "none between the network card's driver and the service");
+    }
+    Finding::improve(
+        "losses",
+        lost.join(", "),
+        "if they grow the service has too little of a processor, or the driver is in trouble: see `tickwire stat --help`",
+    )
 }
 
 /// Asks for a lane, as a program does, and gives it back.
@@ -88,6 +105,14 @@ mod tests {
         assert_eq!((findings[0].check.as_str(), findings[0].verdict), ("service", Verdict::Missing));
         assert!(findings[0].found.contains("start it with `tickwire service`"), "{}", findings[0]);
         assert_eq!(findings[1].check, "interface");
+    }
+
+    #[test]
+    fn losses_of_the_driver_are_named() {
+        let counters = BTreeMap::from([("passed", 9), ("unsent", 0), ("card_no_room", 7), ("card_truncated", 1)]);
+        let finding = losses(&counters);
+        assert_eq!((finding.verdict, finding.found.as_str()), (Verdict::Improve, "card_no_room 7, card_truncated 1"));
+        assert_eq!(losses(&BTreeMap::from([("passed", 9)])).verdict, Verdict::Good);
     }
 
     #[test]
