@@ -6,6 +6,40 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+#[test]
+fn descriptors_that_make_no_sense_are_skipped_and_counted() {
+    let (mut card, network) = card();
+    let receive = |corruption| network.corrupt((HERE, 0, SocketRole::Receive), RingKind::Receive, corruption);
+    // No chunk begins there, or so many bytes are not in it; and a frame is longer than this.
+    for (index, element) in [[2048 * 5 + 1, 60], [2048 * 5000, 60], [2048, 2049], [4096, 13]].into_iter().enumerate() {
+        receive(RingCorruption::Element(index as u32, element));
+    }
+    receive(RingCorruption::Producer(4));
+    assert!(received(&mut card).is_empty());
+    // The chunks of the last two could not be given back, as the driver had consumed none.
+    assert_eq!(card.losses().malformed, 4 + 2);
+    // A chunk that is received twice is one frame.
+    receive(RingCorruption::Element(4, [2048 * 9, 60]));
+    receive(RingCorruption::Element(5, [2048 * 9, 60]));
+    receive(RingCorruption::Producer(6));
+    assert_eq!(received(&mut card), [vec![0; 60]]);
+    assert_eq!(card.losses().malformed, 6 + 2);
+
+    network.set_stalled(true);
+    card.send(&v4(UDP, PEER, (53, 9), b"x")).unwrap();
+    card.flush();
+    let sent = |corruption| network.corrupt((HERE, 0, SocketRole::Transmit), RingKind::Completion, corruption);
+    // A chunk that was not sent, and one that is none.
+    sent(RingCorruption::Element(0, [2048 * 7, 0]));
+    sent(RingCorruption::Element(1, [7, 0]));
+    sent(RingCorruption::Producer(2));
+    assert!(card.receive().unwrap().is_none());
+    assert_eq!(card.losses().malformed, 8 + 2);
+    sent(RingCorruption::Producer(2 + TRANSMIT_FRAMES + 1));
+    let end = card.receive().unwrap_err().to_string();
+    assert!(end.contains("(Completion) what cannot be"), "{end}");
+}
+
 /// A ring, and the socket that it is of.
 fn any_ring() -> impl Strategy<Value = ((u32, u32, SocketRole), RingKind)> {
     let receive = (0..2_u32, prop_oneof![Just(RingKind::Receive), Just(RingKind::Fill)])
