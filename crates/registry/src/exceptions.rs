@@ -31,6 +31,30 @@ impl Registry {
         Ok(changes)
     }
 
+    /// Ends the exceptions of a claim whose connections the kernel does not have any more.
+    pub fn retain_exceptions(
+        &mut self,
+        lane: LaneId,
+        id: ClaimId,
+        has: impl Fn(Endpoint, Endpoint) -> bool,
+    ) -> Result<Vec<TableChange>, Conflict> {
+        self.claim(lane, id)?;
+        let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
+        let ended: Vec<FlowKey> = claim.exceptions.iter().filter(|key| !has(key.local, key.remote)).copied().collect();
+        claim.exceptions.retain(|key| !ended.contains(key));
+        let mut changes = Vec::new();
+        for key in ended {
+            self.leave_flow(id, key, &mut changes);
+        }
+        Ok(changes)
+    }
+
+    /// The claims with exceptions.
+    pub fn excepting(&self) -> Vec<(LaneId, ClaimId)> {
+        let excepting = self.claims.iter().filter(|(_, claim)| !claim.exceptions.is_empty());
+        excepting.map(|(&id, claim)| (claim.lane, id)).collect()
+    }
+
     /// An exception has not been entered into the maps.
     pub fn take_exception_back(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) {
         if self.claim(lane, id).is_ok()

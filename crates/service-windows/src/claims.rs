@@ -162,6 +162,36 @@ impl<S> Claims<S> {
         whole.map(|(&claim, held)| PortClaim { lane: held.lane, claim: Claim(claim), bound: held.bound })
     }
 
+    /// Leaves connections of the kernel that fall under a claim to it. Returns what is to change in
+    /// the tables.
+    ///
+    /// # Errors
+    /// [`Reason::BadRequest`] if the claim is not the lane's.
+    pub fn except(
+        &mut self,
+        lane: LaneId,
+        Claim(claim): Claim,
+        connections: &[(Endpoint, Endpoint)],
+    ) -> Result<Vec<TableChange>, Reason> {
+        Ok(self.registry.except(lane, claim, connections)?)
+    }
+
+    /// Whether connections are left to the kernel.
+    #[must_use]
+    pub fn has_exceptions(&self) -> bool {
+        !self.registry.excepting().is_empty()
+    }
+
+    /// The kernel has only these connections any more, of those that were left to it. Returns what
+    /// is to change in the tables.
+    pub fn retain_exceptions(&mut self, has: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<TableChange> {
+        let mut changes = Vec::new();
+        for (lane, claim) in self.registry.excepting() {
+            changes.extend(self.registry.retain_exceptions(lane, claim, &has).unwrap_or_default());
+        }
+        changes
+    }
+
     /// The ports of which something is claimed.
     pub fn taken_ports(&self) -> BTreeSet<u16> {
         self.held.values().map(|held| held.bound.local.port).collect()
@@ -233,6 +263,25 @@ mod tests {
         assert!(!changes.is_empty() && sockets.len() == 1);
         drop(sockets);
         assert_eq!(Rc::strong_count(&socket), 1);
+    }
+
+    #[test]
+    fn old_connections_of_the_kernel_are_left_to_it_until_they_are_gone() {
+        let (mut claims, socket) = (Claims::default(), Rc::new(()));
+        let listener = ProvenSocket { listens: true, idle: false, ..proven(Protocol::Tcp, 80) };
+        let bound = (ClaimKind::Bound, Endpoint::default());
+        let made = claim(&mut claims, 1, bound, listener, &socket).unwrap();
+        let old = (Endpoint::new(HERE, 80), THERE);
+        assert!(claims.except(2, made.claim, &[old]).is_err(), "another lane's");
+        assert_eq!(claims.except(1, made.claim, &[old]).unwrap().len(), 1);
+        assert!(claims.has_exceptions());
+        assert!(claims.retain_exceptions(|local, remote| (local, remote) == old).is_empty());
+        let changes = claims.retain_exceptions(|_, _| false);
+        assert!(matches!(changes[..], [TableChange::Flow { after: None, .. }]), "{changes:?}");
+        assert!(!claims.has_exceptions());
+        claims.except(1, made.claim, &[old]).unwrap();
+        let (changes, _) = claims.end_lane(1);
+        assert!(changes.iter().any(|change| matches!(change, TableChange::Flow { after: None, .. })));
     }
 
     #[test]

@@ -52,6 +52,23 @@ pub(crate) fn allow(asked: &Asked<'_>, rows: &[EndpointRow]) -> Result<(), Reaso
     if rows.iter().filter(counts).any(is_in_the_way) { Err(Reason::PortTaken) } else { Ok(()) }
 }
 
+/// Connections at a listener's port that no process has any more (TIME-WAIT): the kernel answers
+/// for them.
+pub(crate) fn left_behind(socket: &ProvenSocket, rows: &[EndpointRow]) -> Vec<(Endpoint, Endpoint)> {
+    let bound = socket.bound;
+    if bound.protocol != Protocol::Tcp || !socket.listens {
+        return Vec::new();
+    }
+    let is_left = |row: &&EndpointRow| {
+        let is_there = row.local == bound.local
+            || bound.local.address.is_unspecified()
+                && row.local.port == bound.local.port
+                && covers(socket, row.local.address);
+        row.process.is_none() && row.remote.port != 0 && is_there
+    };
+    rows.iter().filter(is_left).map(|row| (row.local, row.remote)).collect()
+}
+
 /// Whether a socket at any address receives what is for this one.
 fn covers(socket: &ProvenSocket, address: Address) -> bool {
     !address.is_unspecified()
@@ -125,6 +142,12 @@ mod tests {
         let left_behind = [row(ME, HERE, NONE), row(0, HERE, PEER)];
         assert!(may(ClaimKind::Bound, here, &left_behind));
         assert!(!may(ClaimKind::Flow, here, &left_behind), "its ends are not free yet");
+        let old = (Endpoint::new(HERE, 80), PEER);
+        for listener in [here, any] {
+            assert_eq!(super::left_behind(&listener, &left_behind), [old]);
+            assert_eq!(super::left_behind(&listener, &[row(ME, HERE, PEER), row(0, HERE, NONE)]), []);
+        }
+        assert_eq!(super::left_behind(&socket(Protocol::Udp, HERE), &left_behind), []);
         let other = Endpoint { port: 1, ..PEER };
         assert!(may(ClaimKind::Flow, here, &[row(ME, HERE, NONE), row(ME, HERE, other)]));
     }

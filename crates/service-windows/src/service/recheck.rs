@@ -1,12 +1,16 @@
 //! The firewall's rules change. A claim that they would not allow any more ends: from then on its
 //! packets come to the kernel, which has the program's socket, and asks the firewall itself.
+//!
+//! And old connections of the kernel, which were left to it under a claim, come to an end.
 
 use super::Shared;
 use crate::inbound::InboundAnswers;
+use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tickwire_host_windows::{PortProtocol, endpoint_rows};
 use tickwire_lane::control::Reason;
 
 /// How often the firewall is asked about the ports that are claimed.
@@ -31,13 +35,18 @@ impl Recheck {
     }
 }
 
-/// Asks about each port once. `None` if the service has ended.
+/// Asks about each port once, and looks at old connections. `None` if the service has ended.
 fn look(shared: &Weak<Shared>) -> Option<()> {
     let (claims, own, firewall) = {
         let shared = shared.upgrade()?;
         let core = shared.core();
         (core.port_claims(), core.own_addresses(), Arc::clone(&shared.firewall))
     };
+    let has_exceptions = shared.upgrade()?.core().has_exceptions();
+    if has_exceptions && let Ok(rows) = endpoint_rows(PortProtocol::Tcp) {
+        let connections: HashSet<_> = rows.iter().map(|row| (row.local, row.remote)).collect();
+        shared.upgrade()?.core().retain_exceptions(|local, remote| connections.contains(&(local, remote)));
+    }
     let mut answers = InboundAnswers::default();
     for (port, image) in claims {
         match answers.allow(&*firewall, image.as_deref(), &port.bound, &own) {

@@ -8,7 +8,7 @@ use crate::service::handle_thread::{HandleThread, PulledSocket};
 use crate::socket_proof;
 use crate::users::Resource;
 use std::os::windows::io::OwnedHandle;
-use tickwire_host_windows::endpoint_rows;
+use tickwire_host_windows::{EndpointRow, endpoint_rows};
 use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, EphemeralPort, EphemeralPorts, Parts, Reason, Reply};
 use tickwire_registry::{LaneId, ProvenSocket, justifies};
 use tickwire_stack::addr::{Address, Endpoint};
@@ -41,18 +41,31 @@ impl Client<'_> {
         let protocol = inbound::protocol(&proven.bound);
         let is_allowed = || {
             let rows = endpoint_rows(protocol).map_err(|_| Reason::NoDiagnostics)?;
-            kernel_sockets::allow(&Asked { socket: &proven, kind: wanted.0, remote: wanted.1, process }, &rows)
+            kernel_sockets::allow(&Asked { socket: &proven, kind: wanted.0, remote: wanted.1, process }, &rows)?;
+            Ok(rows)
         };
-        is_allowed()?;
+        drop(is_allowed()?);
         let (claim, local) = self.shared.core().claim(lane, wanted, (socket, proven))?;
         // And again: the kernel may have got a connection in the meantime. From now on it gets
         // none.
-        if let Err(reason) = is_allowed() {
+        if let Err(reason) = is_allowed().and_then(|rows| self.leave_to_kernel(lane, claim, &proven, &rows)) {
             let parts = Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
             let _ = self.shared.core().release(lane, &parts);
             return Err(reason);
         }
         Ok(Reply::Claimed { claim, local })
+    }
+
+    /// Old connections of the kernel stay with it.
+    fn leave_to_kernel(
+        &self,
+        lane: LaneId,
+        claim: Claim,
+        listener: &ProvenSocket,
+        rows: &[EndpointRow],
+    ) -> Result<(), Reason> {
+        let old = kernel_sockets::left_behind(listener, rows);
+        if old.is_empty() { Ok(()) } else { self.shared.core().except(lane, claim, &old) }
     }
 
     /// Asks Windows what a handle of the program is.

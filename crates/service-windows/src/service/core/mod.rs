@@ -2,8 +2,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `claiming` | claims |
 //! | `listing` | what tools are shown of it |
 
+mod claiming;
 mod listing;
 
 pub(super) use listing::ListedLane;
@@ -15,9 +17,9 @@ use super::lane_grant::{LaneGrant, NewLane, new_lane};
 use super::mailbox::Mailbox;
 use super::now_ns;
 use crate::capture_tap::CaptureNumber;
-use crate::claims::{Claims, NewClaim, PortClaim};
+use crate::claims::Claims;
 use crate::forwarder::RingLosses;
-use crate::packet_thread::{Begun, PacketPath, PacketThread, PathCounters};
+use crate::packet_thread::{PacketThread, PathCounters};
 use crate::port_block::PortBlock;
 use crate::users::{Resource, User, UserId, UserShare, Users};
 use listing::UnservedProgram;
@@ -28,14 +30,12 @@ use std::sync::Arc;
 use std::time::Instant;
 use tickwire_card_windows::card::{CardLosses, PacketCard};
 use tickwire_host_windows::ResolvedPath;
-use tickwire_lane::control::{Claim, ClaimKind, Name, Parts, Reason};
+use tickwire_lane::control::{Name, Reason};
 use tickwire_lane_windows::lane_memory::{LaneMemory, ReadRing, WriteRing};
 use tickwire_lane_windows::thread_priority;
-use tickwire_registry::{LaneId, ProvenSocket, TableChange, end_frame, end_segments};
+use tickwire_registry::{LaneId, end_frame, end_segments};
 use tickwire_stack::Memory;
-use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::Query;
-use tickwire_stack::table::SocketRow;
 use tickwire_steer::counters::LaneCounters;
 
 /// At most so many lanes at a time.
@@ -233,106 +233,6 @@ impl Core {
         let rows = self.lanes.get(&lane).map_or(&[][..], |record| record.memory.rows());
         let owns = |local, remote| self.claims.owns(lane, local, remote);
         rows.iter().flat_map(|row| end_segments(row, owns)).filter_map(|end| end_frame(&end)).collect()
-    }
-
-    /// Claims what a socket justifies.
-    pub(super) fn claim(
-        &mut self,
-        lane: LaneId,
-        wanted: (ClaimKind, Endpoint),
-        socket: (PulledSocket, ProvenSocket),
-    ) -> Result<(Claim, Endpoint), Reason> {
-        let local = socket.1.bound.local;
-        if wanted.0 == ClaimKind::Flow && self.others_have(lane, local, wanted.1) {
-            return Err(Reason::PortTaken);
-        }
-        let host = &self.host;
-        let NewClaim { claim, changes } = self.claims.claim(lane, wanted, socket, |address| host.is_ours(address))?;
-        if let Err(error) = self.apply(&Arc::from(changes)) {
-            tracing::warn!(lane, %local, %error, "the driver does not take the packets of a port");
-            let _ = self.claims.end(lane, claim);
-            return Err(Reason::Device);
-        }
-        tracing::debug!(lane, claim = claim.0, %local, "claimed");
-        Ok((claim, local))
-    }
-
-    /// Ports from which a program may connect. `None` if there is no block of such ports.
-    pub(super) fn offer_ports(&mut self, count: usize) -> Option<Vec<u16>> {
-        let Self { block, claims, .. } = self;
-        block.as_mut().map(|block| block.offer(count, &claims.taken_ports()))
-    }
-
-    /// Whether another lane has a live connection between the same ends, which it has accepted.
-    fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
-        let has = |row: &SocketRow| {
-            (row.local.get(), row.remote.get()) == (local, remote) && !end_segments(row, |_, _| true).is_empty()
-        };
-        let others = self.lanes.iter().filter(|(other, _)| **other != lane && self.claims.owns(**other, local, remote));
-        others.into_iter().any(|(_, record)| record.memory.rows().iter().any(has))
-    }
-
-    /// Releases claims.
-    pub(super) fn release(&mut self, lane: LaneId, parts: &Parts) -> Result<(), Reason> {
-        let (changes, sockets, outcome) = self.claims.release(lane, parts);
-        self.withdraw(changes);
-        drop(sockets);
-        outcome
-    }
-
-    /// The addresses of the network card.
-    pub(super) fn own_addresses(&self) -> Vec<Address> {
-        self.host.own_addresses()
-    }
-
-    /// All claims of whole ports, and the files of their programs.
-    pub(super) fn port_claims(&self) -> Vec<(PortClaim, Option<Arc<str>>)> {
-        let image = |lane| self.lanes.get(&lane).and_then(|record: &LaneRecord| record.image.clone());
-        self.claims.ports().map(|port| (port, image(port.lane))).collect()
-    }
-
-    /// Ends a claim, if it is there, and has its program told.
-    pub(super) fn lose(&mut self, lane: LaneId, claim: Claim, reason: Reason) {
-        let Ok((changes, socket)) = self.claims.end(lane, claim) else { return };
-        self.withdraw(changes);
-        drop(socket);
-        tracing::info!(lane, claim = claim.0, %reason, "a claim has ended");
-        if let Some(record) = self.lanes.get(&lane) {
-            record.mailbox.lose(claim, reason);
-        }
-    }
-
-    /// Applies changes that give something. What takes the driver time is done on this thread, while
-    /// packets are moved.
-    fn apply(&self, changes: &Arc<[TableChange]>) -> io::Result<()> {
-        let gone = || io::Error::other("the network card, or its driver, is gone");
-        let first = Arc::clone(changes);
-        let work = match self.packets.call(move |path| path.begin(&first)).ok_or_else(gone)? {
-            Begun::Done(done) => return done,
-            Begun::First(work) => work,
-        };
-        let (done, changes) = (work()?, Arc::clone(changes));
-        let applied = self.packets.call(move |path| {
-            path.take_prepared(done);
-            path.apply(&changes)
-        });
-        applied.ok_or_else(gone)?
-    }
-
-    /// Leaves ports to the kernel that were claimed some time ago.
-    pub(super) fn leave_ports(&self) {
-        let Some(work) = self.packets.call(PacketPath::prepare_less).flatten() else { return };
-        match work() {
-            Ok(done) => drop(self.packets.call(move |path| path.take_prepared(done))),
-            Err(error) => tracing::warn!(%error, "the driver goes on to take packets of ports that no lane has"),
-        }
-    }
-
-    /// Applies changes that take something away.
-    fn withdraw(&self, changes: Vec<TableChange>) {
-        if let Some(kept @ 1..) = self.packets.call(move |path| path.withdraw(&changes)) {
-            tracing::warn!(ports = kept, "the driver goes on to take the packets of ports that no lane has");
-        }
     }
 
     /// Reads addresses and routes again, and ends claims whose addresses have gone. Returns whether

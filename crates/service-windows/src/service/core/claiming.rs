@@ -1,0 +1,137 @@
+//! Claims: entered into the registry and the tables, and ended.
+
+use super::Core;
+use crate::claims::{NewClaim, PortClaim};
+use crate::packet_thread::{Begun, PacketPath};
+use crate::service::handle_thread::PulledSocket;
+use std::io;
+use std::sync::Arc;
+use tickwire_lane::control::{Claim, ClaimKind, Parts, Reason};
+use tickwire_registry::{LaneId, ProvenSocket, TableChange, end_segments};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::table::SocketRow;
+
+impl Core {
+    /// Claims what a socket justifies.
+    pub(in crate::service) fn claim(
+        &mut self,
+        lane: LaneId,
+        wanted: (ClaimKind, Endpoint),
+        socket: (PulledSocket, ProvenSocket),
+    ) -> Result<(Claim, Endpoint), Reason> {
+        let local = socket.1.bound.local;
+        if wanted.0 == ClaimKind::Flow && self.others_have(lane, local, wanted.1) {
+            return Err(Reason::PortTaken);
+        }
+        let host = &self.host;
+        let NewClaim { claim, changes } = self.claims.claim(lane, wanted, socket, |address| host.is_ours(address))?;
+        if let Err(error) = self.apply(&Arc::from(changes)) {
+            tracing::warn!(lane, %local, %error, "the driver does not take the packets of a port");
+            let _ = self.claims.end(lane, claim);
+            return Err(Reason::Device);
+        }
+        tracing::debug!(lane, claim = claim.0, %local, "claimed");
+        Ok((claim, local))
+    }
+
+    /// Ports from which a program may connect. `None` if there is no block of such ports.
+    pub(in crate::service) fn offer_ports(&mut self, count: usize) -> Option<Vec<u16>> {
+        let Self { block, claims, .. } = self;
+        block.as_mut().map(|block| block.offer(count, &claims.taken_ports()))
+    }
+
+    /// Whether another lane has a live connection between the same ends, which it has accepted.
+    fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
+        let has = |row: &SocketRow| {
+            (row.local.get(), row.remote.get()) == (local, remote) && !end_segments(row, |_, _| true).is_empty()
+        };
+        let others = self.lanes.iter().filter(|(other, _)| **other != lane && self.claims.owns(**other, local, remote));
+        others.into_iter().any(|(_, record)| record.memory.rows().iter().any(has))
+    }
+
+    /// Releases claims.
+    pub(in crate::service) fn release(&mut self, lane: LaneId, parts: &Parts) -> Result<(), Reason> {
+        let (changes, sockets, outcome) = self.claims.release(lane, parts);
+        self.withdraw(changes);
+        drop(sockets);
+        outcome
+    }
+
+    /// The addresses of the network card.
+    pub(in crate::service) fn own_addresses(&self) -> Vec<Address> {
+        self.host.own_addresses()
+    }
+
+    /// All claims of whole ports, and the files of their programs.
+    pub(in crate::service) fn port_claims(&self) -> Vec<(PortClaim, Option<Arc<str>>)> {
+        let image = |lane: LaneId| self.lanes.get(&lane).and_then(|record| record.image.clone());
+        self.claims.ports().map(|port| (port, image(port.lane))).collect()
+    }
+
+    /// Ends a claim, if it is there, and has its program told.
+    pub(in crate::service) fn lose(&mut self, lane: LaneId, claim: Claim, reason: Reason) {
+        let Ok((changes, socket)) = self.claims.end(lane, claim) else { return };
+        self.withdraw(changes);
+        drop(socket);
+        tracing::info!(lane, claim = claim.0, %reason, "a claim has ended");
+        if let Some(record) = self.lanes.get(&lane) {
+            record.mailbox.lose(claim, reason);
+        }
+    }
+
+    /// Applies changes that give something. What takes the driver time is done on this thread, while
+    /// packets are moved.
+    fn apply(&self, changes: &Arc<[TableChange]>) -> io::Result<()> {
+        let gone = || io::Error::other("the network card, or its driver, is gone");
+        let first = Arc::clone(changes);
+        let work = match self.packets.call(move |path| path.begin(&first)).ok_or_else(gone)? {
+            Begun::Done(done) => return done,
+            Begun::First(work) => work,
+        };
+        let (done, changes) = (work()?, Arc::clone(changes));
+        let applied = self.packets.call(move |path| {
+            path.take_prepared(done);
+            path.apply(&changes)
+        });
+        applied.ok_or_else(gone)?
+    }
+
+    /// Leaves ports to the kernel that were claimed some time ago.
+    pub(in crate::service) fn leave_ports(&self) {
+        let Some(work) = self.packets.call(PacketPath::prepare_less).flatten() else { return };
+        match work() {
+            Ok(done) => drop(self.packets.call(move |path| path.take_prepared(done))),
+            Err(error) => tracing::warn!(%error, "the driver goes on to take packets of ports that no lane has"),
+        }
+    }
+
+    /// Leaves connections of the kernel that fall under a claim to it.
+    pub(in crate::service) fn except(
+        &mut self,
+        lane: LaneId,
+        claim: Claim,
+        connections: &[(Endpoint, Endpoint)],
+    ) -> Result<(), Reason> {
+        let changes = self.claims.except(lane, claim, connections)?;
+        tracing::debug!(lane, claim = claim.0, connections = connections.len(), "left to the kernel");
+        self.apply(&Arc::from(changes)).map_err(|_| Reason::Device)
+    }
+
+    /// Whether connections are left to the kernel.
+    pub(in crate::service) fn has_exceptions(&self) -> bool {
+        self.claims.has_exceptions()
+    }
+
+    /// The kernel has only these connections any more.
+    pub(in crate::service) fn retain_exceptions(&mut self, has: impl Fn(Endpoint, Endpoint) -> bool) {
+        let changes = self.claims.retain_exceptions(has);
+        self.withdraw(changes);
+    }
+
+    /// Applies changes that take something away.
+    pub(super) fn withdraw(&self, changes: Vec<TableChange>) {
+        if let Some(kept @ 1..) = self.packets.call(move |path| path.withdraw(&changes)) {
+            tracing::warn!(ports = kept, "the driver goes on to take the packets of ports that no lane has");
+        }
+    }
+}
