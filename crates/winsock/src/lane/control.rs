@@ -41,6 +41,14 @@ impl Connection {
     }
 }
 
+/// Why the service has closed a connection, if it has said so.
+fn said_at_end(channel: &mut ClientChannel) -> Reason {
+    match channel.take() {
+        Ok(Some(Unawaited::Push(Push::Closing { reason }))) => reason,
+        _ => Reason::ServiceError,
+    }
+}
+
 fn release(claim: Claim) -> Request {
     Request::Release { parts: Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]) }
 }
@@ -57,7 +65,8 @@ impl Control {
     pub(super) fn begin() -> Result<(Self, Reply, Handles), Reason> {
         let mut channel = ClientChannel::connect(&pipe_name(), TIMEOUT).map_err(|error| error.reason())?;
         let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
-        let (reply, handles) = channel.request(&hello, &[], TIMEOUT).map_err(|_| Reason::ServiceError)?;
+        let asked = channel.request(&hello, &[], TIMEOUT);
+        let (reply, handles) = asked.map_err(|_| said_at_end(&mut channel))?;
         let [first, second] = channel.events().map(|event| event.try_clone_to_owned());
         let events = [first.map_err(|_| Reason::ServiceError)?, second.map_err(|_| Reason::ServiceError)?];
         let connection = Connection { channel, untold: VecDeque::new() };
