@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tickwire_lane::control::Reason;
 
-/// The identifier (SID) of a user. Empty: it is not known, and those of whom it is not are one.
+/// The identifier (SID) of a user. Empty: it is not known, and all such users count as one.
 pub type UserId = Arc<[u8]>;
 
 /// A user, as far as the service looks at it.
