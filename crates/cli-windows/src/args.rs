@@ -5,7 +5,7 @@ use crate::ports::PortsOption;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use tickwire_commands::args::capture::CaptureOptions;
-use tickwire_commands::args::clock::{Clock, Config};
+use tickwire_commands::args::clock::{ClockArguments, Config};
 use tickwire_lane_windows::control::DEFAULT_PIPE;
 
 /// Unmodified programs on a low-latency network path.
@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Run(Run),
     Stat(Stat),
     Doctor(Doctor),
-    Clock(Clock),
+    Clock(ClockArguments),
     Capture(Capture),
     Testbed(Testbed),
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_clocksources::{CounterOptions, CounterStudyError, html, study, table};
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 
 pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
     let options = CounterOptions {
@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
     };
     let begun = Study::begin(arguments.html.as_deref(), arguments.json)?;
     let found = study(&options, step).map_err(|error| match error {
-        CounterStudyError::Reference { .. } => Usage::of("--reference", error).into(),
+        CounterStudyError::Reference { .. } => UsageError::of("--reference", error).into(),
         error => anyhow::Error::from(error),
     })?;
     begun.end(|| html(&found, &command()), || &found, || table(&found))?;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use tickwire_jitter::{JitterOptions, JitterStudyError, MachineLoad, Sender, Target, Wait, html, study, table};
 use tickwire_show::output;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 
 pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
     if let Some(to) = arguments.send {
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
     let begun = Study::begin(arguments.html.as_deref(), arguments.json)?;
     tell(&format!("this takes about {} s", options.estimate().as_secs().max(1)));
     let found = study(&options, step).map_err(|error| match error {
-        JitterStudyError::Usage { option, what } => Usage::of(option, what).into(),
+        JitterStudyError::Usage { option, what } => UsageError::of(option, what).into(),
         error => anyhow::Error::from(error),
     })?;
     begun.end(|| html(&found, &command()), || &found, || table(&found))?;

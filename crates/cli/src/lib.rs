@@ -50,6 +50,6 @@ pub fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {
         eprintln!("tickwire: {}", sentence(&error));
-        if error.is::<usage::Usage>() { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
+        if error.is::<usage::UsageError>() { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
     })
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::Path;
 use tickwire_show::output;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 
 /// A study that has begun.
 pub(crate) struct Study {
@@ -19,7 +19,7 @@ impl Study {
     /// `report`: the file for the HTML report, if any. `json`: print JSON instead of a table.
     pub(crate) fn begin(report: Option<&Path>, json: bool) -> Result<Self> {
         // With the system's reason. Nothing has begun yet, so this is an error of the command line.
-        let report = report.map(Html::open).transpose().map_err(|error| Usage::new(format!("{error:#}")))?;
+        let report = report.map(Html::open).transpose().map_err(|error| UsageError::new(format!("{error:#}")))?;
         Ok(Self { report, json })
     }
 

@@ -1,5 +1,5 @@
-//! The subcommands of `tickwire` that are the same on every operating system: their options, and what
-//! they do and show.
+//! The subcommands of `tickwire` that are the same on every operating system: their options, and
+//! what they do and show.
 //!
 //! | module | purpose |
 //! |---|---|

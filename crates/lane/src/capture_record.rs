@@ -3,8 +3,8 @@
 /// A captured packet, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureRecord {
-    /// When divert or guard saw the packet: nanoseconds by the clock of lanes, which is never set (on
-    /// Linux `CLOCK_MONOTONIC`).
+    /// When divert or guard saw the packet: nanoseconds by the clock of lanes, which is never set
+    /// (on Linux `CLOCK_MONOTONIC`).
     pub monotonic_ns: u64,
     /// The lane.
     pub lane: u32,

@@ -7,9 +7,9 @@ pub const STATUS: u8 = 2;
 
 /// What is wrong with a command line, and what was expected.
 #[derive(Debug)]
-pub struct Usage(String);
+pub struct UsageError(String);
 
-impl Usage {
+impl UsageError {
     /// An error of this option.
     #[must_use]
     pub fn of(option: &str, what: impl fmt::Display) -> Self {
@@ -23,10 +23,10 @@ impl Usage {
     }
 }
 
-impl fmt::Display for Usage {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}

@@ -1,6 +1,6 @@
 //! The service's configuration file: the same format as on Linux, with what means the same.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
@@ -29,22 +29,38 @@ impl ServiceFile {
     }
 }
 
-/// Reads the file that was named, else the usual one, which need not exist.
+/// Reads the file that was named, else the usual one, which need not exist. A usual one that
+/// another user controls is not used, which the log says: it must not keep the service from
+/// starting either.
 pub(super) fn read(named: Option<&Path>) -> Result<ServiceFile> {
     let usual = default_file();
     let path = match named {
         Some(named) => named,
-        None if is_there(&usual)? => {
-            trust(&usual)?;
-            &usual
-        }
-        None => return Ok(ServiceFile::default()),
+        None => match is_trusted(&usual) {
+            Ok(true) => &usual,
+            Ok(false) => return Ok(ServiceFile::default()),
+            Err(error) => {
+                tracing::error!("the configuration is not used: {error:#}");
+                return Ok(ServiceFile::default());
+            }
+        },
     };
     let file: ServiceFile = parse(&text(path)?, path, ServiceFile::check)?;
     if let Some(clock) = &file.clock {
         clock.check_files()?;
     }
     Ok(file)
+}
+
+/// Whether there is such a file.
+///
+/// Every user may make files in the machine's folder for program data. It is an error if another
+/// user has made this one, or can exchange it.
+fn is_trusted(path: &Path) -> Result<bool> {
+    if !is_there(path).with_context(|| format!("cannot look for {}", path.display()))? {
+        return Ok(false);
+    }
+    trust(path).map(|()| true)
 }
 
 fn is_there(path: &Path) -> io::Result<bool> {
@@ -55,8 +71,7 @@ fn is_there(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Every user may make files in the machine's folder for program data. One that another user has
-/// made, or can exchange, must not tell the service what to do.
+/// Fails if a file, or its folder, belongs to a user that is no administrator.
 fn trust(path: &Path) -> Result<()> {
     /// Opens a folder like a file (winbase.h).
     const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
@@ -64,8 +79,9 @@ fn trust(path: &Path) -> Result<()> {
     const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
     for one in path.parent().into_iter().chain([path]) {
         let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(one)?;
-        if let Some(owner) = tickclock::foreign_owner(&opened)? {
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(one);
+        let owner = opened.and_then(|opened| tickclock::foreign_owner(&opened));
+        if let Some(owner) = owner.with_context(|| format!("cannot tell the owner of {}", one.display()))? {
             bail!(
                 "{} belongs to {owner}, which is no administrator: remove it, or name the configuration by --config",
                 one.display()
@@ -83,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tickwire.toml");
         std::fs::write(&path, content).unwrap();
-        trust(&path).unwrap();
+        assert!(is_trusted(&path).unwrap());
         read(Some(&path)).map_err(|error| error.to_string())
     }
 
@@ -105,6 +121,7 @@ mod tests {
             let said = reading(content).unwrap_err();
             assert!(said.contains(what), "{said}");
         }
-        assert!(read(Some(Path::new(r"C:\no such file"))).is_err());
+        let missing = Path::new(r"C:\no such file");
+        assert!(read(Some(missing)).is_err() && !is_trusted(missing).unwrap());
     }
 }

@@ -32,7 +32,7 @@ use run::Run;
 use service::Service;
 use stat::Stat;
 use testbed::Testbed;
-use tickwire_commands::args::clock::Clock;
+use tickwire_commands::args::clock::ClockArguments;
 use watch::Watch;
 
 /// Unmodified programs on a low-latency network path.
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Stat(Stat),
     Capture(Capture),
     Doctor(Doctor),
-    Clock(Clock),
+    Clock(ClockArguments),
     Jitter(Jitter),
     Counters(Counters),
     Testbed(Testbed),

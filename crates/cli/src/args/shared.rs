@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
-pub(crate) use tickwire_commands::args::clock::{Config, Page};
+pub(crate) use tickwire_commands::args::clock::{Config, PageOption};
 
 /// Where the service listens.
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `tickwire watch`.
 
-use super::shared::{Page, Socket};
+use super::shared::{PageOption, Socket};
 use super::values::{number, small};
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ pub(crate) struct Watch {
 
     /// Whose clock.
     #[command(flatten)]
-    pub(crate) page: Page,
+    pub(crate) page: PageOption,
 
     /// Watch the testbed that this process runs [default: the one that was started last]
     #[arg(long, value_name = "PID", value_parser = pid)]

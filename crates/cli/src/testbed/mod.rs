@@ -9,7 +9,7 @@ pub(crate) use progress::name;
 use crate::args::testbed::TestbedCommand;
 use anyhow::Result;
 use std::process::ExitCode;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 use tickwire_testbed::TestbedError;
 
 pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {
@@ -29,7 +29,7 @@ fn node() -> Result<ExitCode> {
 /// A plan that is refused is an error of the command line.
 fn usage(error: TestbedError) -> anyhow::Error {
     match error {
-        TestbedError::Refused(why) => Usage::new(why).into(),
+        TestbedError::Refused(why) => UsageError::new(why).into(),
         TestbedError::Broken(error) => error,
     }
 }

@@ -6,7 +6,7 @@ use crate::study::{Study, command};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 use tickwire_testbed::controller::{ExperimentPlan, Ground, Inventory};
 use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Experiment, Timing};
@@ -55,12 +55,12 @@ fn clock(arguments: &TestbedRun) -> Result<Option<time::ClockPlan>> {
     let Some(seconds) = arguments.time else { return Ok(None) };
     if arguments.nodes.is_some() {
         let why = "only in the lab, where true time is known: on a machine whose network card has a PTP hardware clock, `tickwire testbed time --reference` compares with that";
-        return Err(Usage::of("--time", why).into());
+        return Err(UsageError::of("--time", why).into());
     }
     let tickwire = std::env::current_exe().context("cannot find the running program")?;
     let whole = Duration::from_secs_f64(seconds);
     let Some(lab) = LabComparison::within(whole, tickwire, usize::try_from(arguments.busy)?) else {
-        return Err(Usage::of("--time", format!("expected {} s at least", LabComparison::LEAST.as_secs())).into());
+        return Err(UsageError::of("--time", format!("expected {} s at least", LabComparison::LEAST.as_secs())).into());
     };
     let (real, command) = (Some(time::Real::Lab(lab)), command());
     Ok(Some(time::ClockPlan { real, simulated: Vec::new(), simulated_reads: 0, command }))
@@ -68,7 +68,7 @@ fn clock(arguments: &TestbedRun) -> Result<Option<time::ClockPlan>> {
 
 fn plan(arguments: &TestbedRun) -> Result<ExperimentPlan> {
     // With all causes: some errors have the system's reason as a separate one.
-    let refused = |error: anyhow::Error| Usage::new(format!("{error:#}"));
+    let refused = |error: anyhow::Error| UsageError::new(format!("{error:#}"));
     let pattern = match &arguments.pattern {
         Some(path) => Pattern::read(path).map_err(|error| refused(error.into()))?,
         None => Pattern::of_2015(),
@@ -84,17 +84,19 @@ fn plan(arguments: &TestbedRun) -> Result<ExperimentPlan> {
         }
     };
     if usize::from(arguments.port) + pattern.streams.len() > usize::from(u16::MAX) {
-        return Err(Usage::of("--port", "there are not enough ports above it for all streams").into());
+        return Err(UsageError::of("--port", "there are not enough ports above it for all streams").into());
     }
     let scheduled = arguments.timings || arguments.timing == MessageTiming::Scheduled;
     if arguments.guard.is_some() && !scheduled {
-        return Err(Usage::of("--guard", "only scheduled sending has slots: --timing scheduled, or --timings").into());
+        return Err(
+            UsageError::of("--guard", "only scheduled sending has slots: --timing scheduled, or --timings").into()
+        );
     }
     if arguments.spin.is_some() && arguments.stacks == Stacks::Kernel {
-        return Err(Usage::of("--spin", "nothing is accelerated: expected --on both or tickwire").into());
+        return Err(UsageError::of("--spin", "nothing is accelerated: expected --on both or tickwire").into());
     }
     if arguments.spin.is_none() && arguments.nodes.is_none() && arguments.stacks != Stacks::Kernel {
-        inherited_spin().map_err(|what| Usage::of(SPIN_VARIABLE, what))?;
+        inherited_spin().map_err(|what| UsageError::of(SPIN_VARIABLE, what))?;
     }
     let duration = Duration::from_secs_f64(arguments.duration);
     let longest = pattern.streams.iter().map(|stream| stream.period).max().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 use tickwire_testbed::time::{CardComparison, ClockPlan, ComparisonSpan, LabComparison, Moment, Real, html, table};
 
 /// The value of `--reference` for the lab instead of a card.
@@ -37,13 +37,13 @@ fn plan(arguments: &TestbedTime) -> Result<ClockPlan> {
     let real = if reference != LAB {
         if intervals.is_some() {
             let why = "a clock beside a PTP hardware clock is this machine's, which is synchronised as its daemon does";
-            return Err(Usage::of("--intervals", why).into());
+            return Err(UsageError::of("--intervals", why).into());
         }
         let page = page.clone().unwrap_or_else(tickclock::default_path);
         Some(Real::Card(CardComparison { name: reference.clone(), interval_s: interval(&page), page, span }))
     } else {
         if page.is_some() {
-            return Err(Usage::of(
+            return Err(UsageError::of(
                 "--page",
                 "only beside a PTP hardware clock (--reference): the lab keeps clocks of its own",
             )

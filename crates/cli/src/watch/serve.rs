@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tickwire_metrics::Responder;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 
 /// Serves until a signal comes.
 pub(super) fn run(address: SocketAddr, sources: Sources, interval: Duration) -> Result<()> {
     let stop = tickwire_commands::clock::until_told()?;
     let mut responder = Responder::bind(address).map_err(|error| match error.kind() {
         ErrorKind::AddrNotAvailable => {
-            Usage::of("--metrics", format!("{} is no address of this host", address.ip())).into()
+            UsageError::of("--metrics", format!("{} is no address of this host", address.ip())).into()
         }
         _ => anyhow::Error::from(error).context(format!("cannot listen on {address} for metrics")),
     })?;

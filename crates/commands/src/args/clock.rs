@@ -34,7 +34,7 @@ pub const MANUAL: &str = concat!(
 
 /// Where the clock is.
 #[derive(Debug, Args)]
-pub struct Page {
+pub struct PageOption {
     #[cfg_attr(not(windows), doc = " The clock's page [default: /run/tickwire/clock]")]
     #[cfg_attr(windows, doc = r" The clock's page [default: C:\ProgramData\Tickwire\clock]")]
     #[arg(long, env = "TICKWIRE_CLOCK", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
@@ -58,7 +58,7 @@ pub struct Config {
 /// root, and leaves the system clock alone unless it is to steer it.
 #[derive(Debug, Args)]
 #[command(after_long_help = MANUAL)]
-pub struct Clock {
+pub struct ClockArguments {
     /// What to do.
     #[command(subcommand)]
     pub command: ClockCommand,
@@ -111,7 +111,7 @@ pub struct ClockRun {
 
     /// Where to publish.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Where the configuration is.
     #[command(flatten)]
@@ -149,7 +149,7 @@ pub struct ClockServe {
 
     /// Whose time.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Answer this network only, as ADDRESS or ADDRESS/LENGTH; may be given several times [default:
     /// all networks]
@@ -174,7 +174,7 @@ pub struct ClockServe {
 pub struct ClockAsk {
     /// Whose.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Print JSON, one document
     #[arg(long)]
@@ -186,7 +186,7 @@ pub struct ClockAsk {
 pub struct ClockSources {
     /// Whose.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Print JSON, one document
     #[arg(long)]
@@ -202,7 +202,7 @@ pub struct ClockSources {
 pub struct ClockRead {
     /// Of what.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Print JSON, one line
     #[arg(long)]
@@ -214,7 +214,7 @@ pub struct ClockRead {
 pub struct ClockConvert {
     /// Of what.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Print JSON, one line for each value
     #[arg(long)]
@@ -230,7 +230,7 @@ pub struct ClockConvert {
 pub struct ClockWait {
     /// For what.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageOption,
 
     /// Until the time cannot be wrong by more than so many microseconds
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000.0, value_parser = seconds)]

@@ -24,7 +24,7 @@ pub use stop::until_told;
 pub use units::{span, utc};
 pub use why::reasons;
 
-use crate::args::clock::{Clock, ClockCommand, Page};
+use crate::args::clock::{ClockArguments, ClockCommand, PageOption};
 use anyhow::{Context, Result, anyhow};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ const NOT_SYNCHRONISED: u8 = 3;
 /// Runs the subcommand. Returns the exit status of the program.
 ///
 /// # Errors
-/// It could not be done. An error of the command line is a [`tickwire_show::usage::Usage`].
-pub fn run(arguments: Clock) -> Result<ExitCode> {
+/// It could not be done. An error of the command line is a [`tickwire_show::usage::UsageError`].
+pub fn run(arguments: ClockArguments) -> Result<ExitCode> {
     match arguments.command {
         ClockCommand::Run(arguments) => run::run(&arguments),
         #[cfg(unix)]
@@ -61,7 +61,7 @@ pub fn run(arguments: Clock) -> Result<ExitCode> {
     }
 }
 
-impl Page {
+impl PageOption {
     /// The page that was named, or the default one.
     #[must_use]
     pub fn path(&self) -> PathBuf {

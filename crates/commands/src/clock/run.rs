@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 #[cfg(windows)]
 use std::os::windows::io::AsHandle;
 use std::process::ExitCode;
-use tickwire_show::usage::Usage;
+use tickwire_show::usage::UsageError;
 use tickwire_timekeeper::Daemon;
 use tickwire_timekeeper::config::PolledServer;
 
@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     tickwire_show::log::begin();
     let mut config = super::configured(arguments.config.file.as_deref())?;
     if !arguments.servers.is_empty() {
-        let named = |name: &String| PolledServer::named(name).map_err(|what| Usage::of("--server", what));
+        let named = |name: &String| PolledServer::named(name).map_err(|what| UsageError::of("--server", what));
         config.servers = arguments.servers.iter().map(named).collect::<Result<_, _>>()?;
         for server in &mut config.servers {
             server.nts = arguments.nts;
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
         config.record.clone_from(&arguments.record);
     }
     // Reading the file has validated its settings; this validates the options.
-    config.check().map_err(Usage::new)?;
+    config.check().map_err(UsageError::new)?;
     let stop = super::stop::until_told()?;
     let mut daemon = Daemon::start(&config)?;
     #[cfg(unix)]

@@ -419,8 +419,8 @@ messages! {
         figures: Box<Figures>,
     };
     /// Captured packets arrive through the descriptor. On Windows they lie in a ring like a lane's
-    /// receive ring, and the handles are those of [`Reply::Lane`] without the doorbell and the second
-    /// event: the section that the client writes, the one that it reads, and the event it waits for.
+    /// receive ring. The handles there are the section that the client writes, the one that it
+    /// reads, and the event that it waits for.
     Capturing = 11 [1..=3];
     /// Ephemeral ports, at least one, each claimed. (On Windows: offered, with claim 0.)
     Ports = 13 [0] {

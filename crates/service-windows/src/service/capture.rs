@@ -1,4 +1,4 @@
-//! A capture: who may have one, its memory, and what its reader gets.
+//! A capture: which users may have one, its memory, and what its reader gets.
 
 use crate::capture_tap::{CaptureTap, CapturedLanes};
 use crate::packet_thread::LaneWaker;

@@ -267,8 +267,8 @@ impl Core {
         self.host.update(path)
     }
 
-    /// Begins a capture of this lane's packets, or of those of all lanes (0), as far as the user may
-    /// have them.
+    /// Begins a capture of this lane's packets, or of those of all lanes (0), as far as the user
+    /// may have them.
     pub(super) fn begin_capture(
         &mut self,
         user: &User,
