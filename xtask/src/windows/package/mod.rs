@@ -66,8 +66,8 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Builds the program and both libraries. A library is built alone, because cargo optimises it as a whole
-/// only so, and its import of Winsock would stay otherwise.
+/// Builds the program and both libraries. A library is built alone, because cargo optimises it as a
+/// whole only so, and its import of Winsock would stay otherwise.
 fn build() -> Result<PathBuf> {
     for what in [
         &["--package", "tickwire", "--bin", "tickwire"][..],
