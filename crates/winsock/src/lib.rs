@@ -11,6 +11,7 @@
 //! | `names` | socket addresses, as programs pass them |
 //! | `extensions` | Winsock's extension functions (`AcceptEx`, `ConnectEx`, ...) |
 //! | `own_request` | overlapped requests of this library's own |
+//! | `program_memory` | whether the memory that a program passes can be used |
 //! | `real` | Winsock's own functions, as this library calls them |
 //! | `hook` | replacing functions of Windows, and calling the real ones; child processes |
 //!
@@ -32,5 +33,6 @@ mod lane;
 mod names;
 mod notice;
 mod own_request;
+mod program_memory;
 mod real;
 mod socket;

@@ -5,7 +5,7 @@ use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::names::endpoint;
 use crate::own_request::OwnRequest;
-use std::os::windows::io::{AsRawHandle, BorrowedHandle};
+use std::os::windows::io::{AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::null_mut;
 use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_windows_abi::sockaddr;
@@ -80,6 +80,18 @@ pub(crate) fn socket(family: Family, kind: Kind) -> Result<Handle> {
     // SAFETY: no memory is passed.
     let made = unsafe { winsock::SOCKET.get()(sockaddr::family_number(family).into(), kind, protocol) };
     if made == INVALID_SOCKET { Err(last()) } else { Ok(made) }
+}
+
+/// Sets an option that the kernel has accepted for another socket.
+pub(crate) fn set_option(handle: Handle, level: i32, option: i32, value: &[u8]) {
+    // SAFETY: so many bytes.
+    unsafe { winsock::SET_SOCK_OPT.get()(handle, level, option, value.as_ptr(), value.len() as i32) };
+}
+
+/// Another handle of a socket, to which the program's handle says nothing. `None` if the process
+/// has too many.
+pub(crate) fn duplicate(handle: Handle) -> Option<OwnedHandle> {
+    handle_of(handle).try_clone_to_owned().ok()
 }
 
 /// Closes a socket.

@@ -16,6 +16,7 @@ use crate::socket::table;
 use crate::socket::{Kind, State};
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Foundation::{FALSE, TRUE};
 use windows_sys::Win32::Networking::WinSock::{SOCKADDR, SOCKET, TF_REUSE_SOCKET};
 use windows_sys::Win32::System::IO::OVERLAPPED;
@@ -44,7 +45,13 @@ pub(super) unsafe extern "system" fn accept_ex(
         }
         match table::get(socket) {
             Some(accepting) if accepting.kind == Kind::Stream && matches!(accepting.state(), State::Idle) => {}
-            _ => return Err(WinsockError::INVALID),
+            Some(_) => return Err(WinsockError::INVALID),
+            None => return Err(WinsockError::NOT_A_SOCKET),
+        }
+        // Each address needs 16 bytes more than it is long.
+        let least = sockaddr::size(known.family) + 16;
+        if place.local_len < least || place.remote_len < least {
+            return Err(WinsockError::INVALID);
         }
         if buffer.is_null() {
             return Err(WinsockError::FAULT);

@@ -5,11 +5,13 @@ use super::moving::bytes;
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::lane::lane;
-use crate::names::put;
+use crate::names::put_name;
+use crate::program_memory::check_writable;
 use crate::socket::State;
 use crate::socket::table;
 use windows_sys::Win32::Networking::WinSock::{
-    SO_ERROR, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCKADDR, SOCKET, SOCKET_ERROR, SOL_SOCKET,
+    SO_CONNECT_TIME, SO_ERROR, SO_UPDATE_ACCEPT_CONTEXT, SO_UPDATE_CONNECT_CONTEXT, SOCKADDR, SOCKET, SOCKET_ERROR,
+    SOL_SOCKET,
 };
 
 pub(super) unsafe extern "system" fn get_sock_name(socket: SOCKET, name: *mut SOCKADDR, len: *mut i32) -> i32 {
@@ -30,7 +32,7 @@ pub(super) unsafe extern "system" fn get_sock_name(socket: SOCKET, name: *mut SO
             _ => return Ok(None),
         };
         // SAFETY: the caller's arguments.
-        unsafe { put((known.family, local), name, len) }?;
+        unsafe { put_name((known.family, local), name, len) }?;
         Ok(Some(0))
     };
     // SAFETY: the caller's arguments, unchanged.
@@ -51,11 +53,29 @@ pub(super) unsafe extern "system" fn get_peer_name(socket: SOCKET, name: *mut SO
             State::Idle | State::Kernel { .. } => return Ok(None),
         };
         // SAFETY: the caller's arguments.
-        unsafe { put((known.family, remote), name, len) }?;
+        unsafe { put_name((known.family, remote), name, len) }?;
         Ok(Some(0))
     };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, peer, || unsafe { winsock::GET_PEER_NAME.get()(socket, name, len) })
+}
+
+/// Puts a number where a program wants the value of an option.
+///
+/// # Safety
+/// `len` points to the number of bytes that may be written at `value`.
+unsafe fn put_number(number: u32, value: *mut u8, len: *mut i32) -> Result<(), WinsockError> {
+    check_writable(len, size_of::<i32>())?;
+    // SAFETY: as the caller promises.
+    unsafe {
+        if *len < 4 {
+            return Err(WinsockError::FAULT);
+        }
+        check_writable(value, 4)?;
+        value.cast::<u32>().write_unaligned(number);
+        *len = 4;
+    }
+    Ok(())
 }
 
 pub(super) unsafe extern "system" fn get_sock_opt(
@@ -66,10 +86,16 @@ pub(super) unsafe extern "system" fn get_sock_opt(
     len: *mut i32,
 ) -> i32 {
     let error = || {
-        if (level, option) != (SOL_SOCKET, SO_ERROR) || value.is_null() || len.is_null() {
+        if level != SOL_SOCKET || !matches!(option, SO_ERROR | SO_CONNECT_TIME) || value.is_null() || len.is_null() {
             return Ok(None);
         }
         let Some(known) = table::get(socket) else { return Ok(None) };
+        if option == SO_CONNECT_TIME {
+            let is_ours = matches!(known.state(), State::Tcp { .. }) && known.has_connected();
+            let Some(seconds) = known.connect_time_s().filter(|_| is_ours) else { return Ok(None) };
+            // SAFETY: the caller's arguments.
+            return unsafe { put_number(seconds, value, len) }.map(|()| Some(0));
+        }
         let Ok(lane) = lane() else { return Ok(None) };
         let pending = match known.state() {
             State::Tcp { id, .. } => lane.enter(|access| access.stack.tcp_take_error(id))?,
@@ -82,14 +108,7 @@ pub(super) unsafe extern "system" fn get_sock_opt(
         }
         let number = pending.map_or(0, |error| WinsockError::from(error).0);
         // SAFETY: the caller's arguments.
-        unsafe {
-            if *len < 4 {
-                return Err(WinsockError::FAULT);
-            }
-            value.cast::<i32>().write_unaligned(number);
-            *len = 4;
-        }
-        Ok(Some(0))
+        unsafe { put_number(number.cast_unsigned(), value, len) }.map(|()| Some(0))
     };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, error, || unsafe { winsock::GET_SOCK_OPT.get()(socket, level, option, value, len) })
@@ -102,7 +121,7 @@ pub(super) unsafe extern "system" fn set_sock_opt(
     value: *const u8,
     len: i32,
 ) -> i32 {
-    if is_context(socket, level, option) {
+    if (!value.is_null() || len == 0) && is_context(socket, level, option) {
         return 0;
     }
     // SAFETY: the caller's arguments, unchanged.

@@ -10,12 +10,13 @@ use crate::extensions::{
 use crate::hook::boundary::{WinsockError, caught};
 use crate::hook::{reentrancy, winsock};
 use crate::lane::lane;
+use crate::program_memory::check_writable;
 use crate::socket::State;
 use crate::socket::table;
 use std::ffi::c_void;
 use windows_sys::Win32::Networking::WinSock::{
-    FIONBIO, FIONREAD, LPWSAOVERLAPPED_COMPLETION_ROUTINE, SIO_GET_EXTENSION_FUNCTION_POINTER, SIO_UDP_CONNRESET,
-    SOCKET, SOCKET_ERROR,
+    FIONBIO, FIONREAD, LPWSAOVERLAPPED_COMPLETION_ROUTINE, SIO_GET_EXTENSION_FUNCTION_POINTER, SIO_KEEPALIVE_VALS,
+    SIO_UDP_CONNRESET, SIOCATMARK, SOCKET, SOCKET_ERROR,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::core::GUID;
@@ -33,10 +34,18 @@ fn waiting(socket: SOCKET) -> Result<Option<u32>, WinsockError> {
     Ok(Some(bytes))
 }
 
+/// What `SIOCATMARK` says of a connection of the lane: not whether the next byte is the urgent one.
+fn is_past_mark(socket: SOCKET) -> Result<Option<u32>, WinsockError> {
+    let Some(State::Tcp { id, .. }) = table::get(socket).map(|known| known.state()) else { return Ok(None) };
+    let Ok(lane) = lane() else { return Ok(None) };
+    Ok(Some(u32::from(!lane.enter(|access| access.stack.tcp_at_mark(id))?)))
+}
+
 pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, argument: *mut u32) -> i32 {
-    if command == FIONREAD && !argument.is_null() {
+    if matches!(command, FIONREAD | SIOCATMARK) && !argument.is_null() {
         let ours = || {
-            let bytes = waiting(socket)?;
+            check_writable(argument, 4)?;
+            let bytes = if command == FIONREAD { waiting(socket)? } else { is_past_mark(socket)? };
             // SAFETY: the caller's argument.
             Ok(bytes.map(|bytes| unsafe { argument.write(bytes) }).map(|()| 0))
         };
@@ -74,18 +83,25 @@ pub(super) unsafe extern "system" fn wsa_ioctl(
         if code.cast_signed() == FIONBIO && input_len >= 4 && !input.is_null() {
             // SAFETY: the caller's argument.
             let is_nonblocking = unsafe { input.cast::<u32>().read_unaligned() } != 0;
-            return change_blocking(socket, is_nonblocking);
+            let changed = change_blocking(socket, is_nonblocking)?;
+            if changed.is_some() && !returned.is_null() {
+                // SAFETY: the caller's argument.
+                unsafe { returned.write(0) };
+            }
+            return Ok(changed);
         }
-        if code.cast_signed() != FIONREAD || output.is_null() || output_len < 4 || !overlapped.is_null() {
+        let is_mark = code.cast_signed() == SIOCATMARK;
+        if !is_mark && code.cast_signed() != FIONREAD || output.is_null() || output_len < 4 || !overlapped.is_null() {
             return Ok(None);
         }
-        let bytes = waiting(socket)?;
+        if returned.is_null() {
+            return Err(WinsockError::FAULT);
+        }
+        let bytes = if is_mark { is_past_mark(socket)? } else { waiting(socket)? };
         // SAFETY: the caller's arguments.
         let write = |bytes: u32| unsafe {
             output.cast::<u32>().write_unaligned(bytes);
-            if !returned.is_null() {
-                returned.write(4);
-            }
+            returned.write(4);
         };
         Ok(bytes.map(write).map(|()| 0))
     };
@@ -114,6 +130,11 @@ unsafe fn done(socket: SOCKET, code: u32, (input, input_len): (*const c_void, u3
     let known = || table::get(socket);
     match code {
         SIO_UDP_CONNRESET => known().iter().for_each(|known| known.report_unreachable(number() != 0)),
+        SIO_KEEPALIVE_VALS if input_len as usize >= size_of::<[u32; 3]>() && !input.is_null() => {
+            // SAFETY: as the caller promises.
+            let [is_on, idle_ms, interval_ms] = unsafe { input.cast::<[u32; 3]>().read_unaligned() };
+            known().iter().for_each(|known| known.keep_alive(is_on != 0, idle_ms, interval_ms));
+        }
         SIO_GET_EXTENSION_FUNCTION_POINTER
             if input_len as usize >= size_of::<GUID>() && output.1 as usize >= size_of::<*mut c_void>() =>
         {

@@ -5,13 +5,13 @@ use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
 use crate::notice::record;
-use crate::real::Kind;
-use crate::socket::{Handled, Socket, poll, table};
+use crate::real::{self, Kind};
+use crate::socket::{Handled, Socket, State, poll, table};
 use tickwire_lane::control::Reason;
 use tickwire_stack::tcp::Shutdown;
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Networking::WinSock::{
-    INVALID_SOCKET, SD_BOTH, SD_RECEIVE, SD_SEND, SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKET, SOCKET_ERROR,
+    AF_UNSPEC, INVALID_SOCKET, SD_BOTH, SD_RECEIVE, SD_SEND, SOCK_DGRAM, SOCK_STREAM, SOCKADDR, SOCKET, SOCKET_ERROR,
     WSAEOPNOTSUPP, WSAPROTOCOL_INFOA, WSAPROTOCOL_INFOW,
 };
 
@@ -64,17 +64,24 @@ pub(super) unsafe extern "system" fn wsa_socket_a(
     if info.is_null() { note(made, family, kind) } else { made }
 }
 
+/// The program closes its handle of a socket: what the lane has of it ends. The kernel's socket is
+/// still to be closed.
+pub(super) fn closed(socket: SOCKET) -> Result<(), WinsockError> {
+    let Some(known) = table::remove(socket) else { return Ok(()) };
+    poll::closing(socket);
+    let Some(closing) = known.close() else { return Ok(()) };
+    // It holds the port, too.
+    drop(known);
+    // Its port stays taken until the connection has ended, by a handle of which the program knows
+    // nothing: its own is no socket's any more. (The kernel's socket of an accepted connection has
+    // no port.)
+    let kept = if closing.has_own_port() { real::duplicate(socket) } else { None };
+    closing.go_on(kept);
+    Ok(())
+}
+
 pub(super) unsafe extern "system" fn close_socket(socket: SOCKET) -> i32 {
-    let close = || {
-        let Some(known) = table::remove(socket) else { return Ok(None) };
-        poll::closing(socket);
-        let Some(closing) = known.close() else { return Ok(None) };
-        // Its port stays taken until the connection has ended. The kernel's socket of an accepted
-        // one has none.
-        let has_port = closing.has_own_port();
-        closing.go_on(has_port.then_some(socket));
-        Ok(has_port.then_some(0))
-    };
+    let close = || closed(socket).map(|()| None);
     // SAFETY: no memory is passed.
     call(SOCKET_ERROR, close, || unsafe { winsock::CLOSE_SOCKET.get()(socket) })
 }
@@ -95,8 +102,14 @@ pub(super) unsafe extern "system" fn bind(socket: SOCKET, name: *const SOCKADDR,
 }
 
 pub(super) unsafe extern "system" fn listen(socket: SOCKET, backlog: i32) -> i32 {
+    let refuse = || match table::get(socket).map(|known| (known.state(), known.is_established())) {
+        // The kernel's socket has no connection.
+        Some((State::Tcp { .. }, true)) => Err(WinsockError::IS_CONNECTED),
+        Some((State::Tcp { .. }, false)) => Err(WinsockError::INVALID),
+        _ => Ok(None),
+    };
     // SAFETY: no memory is passed.
-    let result = unsafe { winsock::LISTEN.get()(socket, backlog) };
+    let result = call(SOCKET_ERROR, refuse, || unsafe { winsock::LISTEN.get()(socket, backlog) });
     if result != 0 {
         return result;
     }
@@ -157,11 +170,26 @@ pub(super) unsafe fn accept_ours(
     Ok(Some(handle))
 }
 
+/// Whether a name is of no family: with that a datagram socket gives its peer up.
+///
+/// # Safety
+/// So many bytes may be read there.
+unsafe fn has_no_family(name: *const SOCKADDR, len: i32) -> bool {
+    // SAFETY: as the caller promises.
+    !name.is_null() && len as usize >= size_of::<SOCKADDR>() && unsafe { (*name).sa_family } == AF_UNSPEC
+}
+
 pub(super) unsafe extern "system" fn connect(socket: SOCKET, name: *const SOCKADDR, len: i32) -> i32 {
     let connect = || {
         let Some(known) = table::get(socket) else { return Ok(None) };
         // SAFETY: the caller's arguments.
-        let Some(remote) = (unsafe { endpoint(name, len) }) else { return Ok(None) };
+        let Some(remote) = (unsafe { endpoint(name, len) }) else {
+            // SAFETY: the caller's arguments.
+            if unsafe { has_no_family(name, len) } {
+                known.forget_peer()?;
+            }
+            return Ok(None);
+        };
         Ok(known.connect(remote)?.ours().map(|()| 0))
     };
     // SAFETY: the caller's arguments, unchanged.

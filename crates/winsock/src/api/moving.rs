@@ -5,17 +5,20 @@ use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
 use crate::notice::record;
+use crate::program_memory::{check_readable, check_writable};
 use crate::socket::table;
-use crate::socket::{ReceiveFlags, Received};
+use crate::socket::{Kind, ReceiveFlags, Received, Socket};
 use std::ptr::{null, null_mut};
+use tickwire_stack::addr::{Endpoint, Family};
 use windows_sys::Win32::Networking::WinSock::{MSG_OOB, MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
 
-/// A program's bytes. Lengths below zero are invalid.
+/// A program's bytes. Lengths below zero reach beyond all memory.
 ///
 /// # Safety
 /// So many bytes may be read there, and do not change during the call.
 pub(super) unsafe fn bytes<'a>(data: *const u8, len: impl TryInto<usize>) -> Result<&'a [u8], WinsockError> {
-    let len = len.try_into().map_err(|_| WinsockError::INVALID)?;
+    let len = len.try_into().map_err(|_| WinsockError::FAULT)?;
+    check_readable(data, len)?;
     match (data.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(WinsockError::FAULT),
@@ -24,12 +27,13 @@ pub(super) unsafe fn bytes<'a>(data: *const u8, len: impl TryInto<usize>) -> Res
     }
 }
 
-/// A program's buffer. Lengths below zero are invalid.
+/// A program's buffer. Lengths below zero reach beyond all memory.
 ///
 /// # Safety
 /// So many bytes may be written there, and nothing else uses them during the call.
 pub(super) unsafe fn buffer<'a>(data: *mut u8, len: impl TryInto<usize>) -> Result<&'a mut [u8], WinsockError> {
-    let len = len.try_into().map_err(|_| WinsockError::INVALID)?;
+    let len = len.try_into().map_err(|_| WinsockError::FAULT)?;
+    check_writable(data, len)?;
     match (data.is_null(), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(WinsockError::FAULT),
@@ -68,6 +72,12 @@ pub(super) unsafe extern "system" fn send_to(
     )
 }
 
+/// Whether a destination is none that a datagram socket can send to.
+pub(super) fn is_wrong(socket: &Socket, to: Option<Endpoint>, name: *const SOCKADDR) -> bool {
+    let is_other = |to: Endpoint| socket.family == Family::V4 && to.address.family() != Family::V4;
+    socket.kind == Kind::Datagram && !name.is_null() && to.is_none_or(is_other)
+}
+
 /// # Safety
 /// As the documentation of `sendto` has it.
 unsafe fn send_ours(
@@ -81,6 +91,10 @@ unsafe fn send_ours(
     let Some(known) = table::get(socket) else { return Ok(None) };
     // SAFETY: as the caller promises.
     let (data, to) = unsafe { (bytes(data, len)?, endpoint(name, name_len)) };
+    if is_wrong(&known, to, name) {
+        // The kernel says what is wrong.
+        return Ok(None);
+    }
     let sent = if flags & MSG_OOB != 0 { known.send_urgent(data) } else { known.send(data, to) };
     Ok(sent?.ours().map(|sent| sent as i32))
 }
@@ -132,6 +146,9 @@ unsafe fn receive_ours(
     name_len: *mut i32,
 ) -> Result<Option<i32>, WinsockError> {
     let Some(known) = table::get(socket) else { return Ok(None) };
+    if !name.is_null() && name_len.is_null() {
+        return Err(WinsockError::FAULT);
+    }
     // SAFETY: as the caller promises.
     let buffer = unsafe { buffer(data, len)? };
     let Some(Received { length, from, is_cut }) = known.receive(buffer, receive_flags(flags))?.ours() else {

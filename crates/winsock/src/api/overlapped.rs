@@ -44,6 +44,9 @@ pub(super) unsafe fn begin(
     at_once: AtOnce,
 ) -> Result<(), WinsockError> {
     let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
+    if routine.is_some() && socket.has_port() {
+        return Err(WinsockError::INVALID);
+    }
     // SAFETY: as the caller promises.
     let request = unsafe { Request::begin(overlapped, routine) }.map_err(|_| WinsockError(WSAENOBUFS))?;
     let begun = socket.begin_request(request, work, lane);

@@ -2,12 +2,14 @@
 //! overlapped.
 
 use super::call;
-use super::moving::{buffer, bytes, of_kernel, receive_flags};
+use super::moving::{buffer, bytes, is_wrong, of_kernel, receive_flags};
 use super::overlapped::{AtOnce, begin};
 use crate::extensions::WSA_RECV_MSG;
 use crate::hook::boundary::WinsockError;
-use crate::hook::winsock;
+use crate::hook::{reentrancy, winsock};
 use crate::names::{endpoint, put};
+use crate::program_memory::{check_readable, check_writable};
+use crate::real;
 use crate::socket::request::receive::{Receive, SenderPlace};
 use crate::socket::request::send::{Piece, Send};
 use crate::socket::request::{Parts, Work};
@@ -15,9 +17,10 @@ use crate::socket::table;
 use crate::socket::{Kind, Received, State};
 use std::borrow::Cow;
 use std::ptr::{null, null_mut};
+use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Networking::WinSock::{
-    LPCONDITIONPROC, LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_PARTIAL, QOS, SOCKADDR, SOCKET, SOCKET_ERROR, WSABUF,
-    WSAEOPNOTSUPP, WSAMSG,
+    CF_ACCEPT, CF_DEFER, LPCONDITIONPROC, LPWSAOVERLAPPED_COMPLETION_ROUTINE, MSG_OOB, MSG_PARTIAL, QOS, SOCKADDR,
+    SOCKADDR_INET, SOCKET, SOCKET_ERROR, WSABUF, WSAECONNREFUSED, WSAMSG, WSATRY_AGAIN,
 };
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
@@ -33,8 +36,11 @@ unsafe fn buffers<'a>(at: *const WSABUF, count: u32) -> Result<&'a [WSABUF], Win
         (_, 0) => Ok(&[]),
         (true, _) => Err(WinsockError::FAULT),
         (false, count) if count > MOST_BUFFERS => Err(WinsockError::INVALID),
-        // SAFETY: as the caller promises.
-        (false, count) => Ok(unsafe { std::slice::from_raw_parts(at, count as usize) }),
+        (false, count) => {
+            check_readable(at, count as usize * size_of::<WSABUF>())?;
+            // SAFETY: as the caller promises.
+            Ok(unsafe { std::slice::from_raw_parts(at, count as usize) })
+        }
     }
 }
 
@@ -81,21 +87,28 @@ type Overlapped = (*mut OVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE);
 unsafe fn send_ours(
     socket: SOCKET,
     (list, count): (*const WSABUF, u32),
-    sent: *mut u32,
+    (sent, flags): (*mut u32, u32),
     (name, name_len): (*const SOCKADDR, i32),
     overlapped: Overlapped,
 ) -> Result<Option<i32>, WinsockError> {
     let Some(known) = table::get(socket) else { return Ok(None) };
     // SAFETY: as the caller promises.
     let to = unsafe { endpoint(name, name_len) };
+    if is_wrong(&known, to, name) {
+        // The kernel says what is wrong.
+        return Ok(None);
+    }
+    let is_urgent = flags & MSG_OOB.cast_unsigned() != 0;
     if overlapped.0.is_null() {
+        if sent.is_null() {
+            return Err(WinsockError::FAULT);
+        }
         // SAFETY: as the caller promises.
         let data = unsafe { gathered(buffers(list, count)?)? };
-        let Some(length) = known.send(&data, to)?.ours() else { return Ok(None) };
-        if !sent.is_null() {
-            // SAFETY: as the caller promises.
-            unsafe { sent.write(length as u32) };
-        }
+        let outcome = if is_urgent { known.send_urgent(&data) } else { known.send(&data, to) };
+        let Some(length) = outcome?.ours() else { return Ok(None) };
+        // SAFETY: as the caller promises.
+        unsafe { sent.write(length as u32) };
         return Ok(Some(0));
     }
     if to.is_some() {
@@ -108,8 +121,9 @@ unsafe fn send_ours(
     let pieces = [Piece::Memory(unsafe { Parts::new(list, count)? })];
     let to = to.filter(|_| known.kind == Kind::Datagram);
     let at_once = AtOnce { bytes: sent, flags: null_mut() };
+    let send = Send::new(pieces, to, false).urgent(is_urgent);
     // SAFETY: as the caller promises.
-    unsafe { begin(&known, overlapped, Work::Send(Send::new(pieces, to, false)), at_once) }.map(|()| Some(0))
+    unsafe { begin(&known, overlapped, Work::Send(send), at_once) }.map(|()| Some(0))
 }
 
 pub(super) unsafe extern "system" fn wsa_send(
@@ -124,7 +138,7 @@ pub(super) unsafe extern "system" fn wsa_send(
     // SAFETY: the caller's arguments.
     call(
         SOCKET_ERROR,
-        || unsafe { send_ours(socket, (list, count), sent, (null(), 0), (overlapped, routine)) },
+        || unsafe { send_ours(socket, (list, count), (sent, flags), (null(), 0), (overlapped, routine)) },
         || unsafe { winsock::WSA_SEND.get()(socket, list, count, sent, flags, overlapped, routine) },
     )
 }
@@ -141,7 +155,7 @@ pub(super) unsafe extern "system" fn wsa_send_to(
     routine: LPWSAOVERLAPPED_COMPLETION_ROUTINE,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    let ours = || unsafe { send_ours(socket, (list, count), sent, (name, name_len), (overlapped, routine)) };
+    let ours = || unsafe { send_ours(socket, (list, count), (sent, flags), (name, name_len), (overlapped, routine)) };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, ours, || unsafe {
         winsock::WSA_SEND_TO.get()(socket, list, count, sent, flags, name, name_len, overlapped, routine)
@@ -163,12 +177,19 @@ unsafe fn receive_ours(
     }
     // SAFETY: as the caller promises.
     let wanted = receive_flags(unsafe { flags.read() } as i32);
+    if overlapped.0.is_null() && received.is_null() {
+        return Err(WinsockError::FAULT);
+    }
     if !overlapped.0.is_null() {
         if !matches!(known.state(), State::Udp { .. } | State::Tcp { .. }) {
             return Ok(None);
         }
+        if known.is_receive_shut() {
+            return Err(WinsockError::SHUT);
+        }
         // SAFETY: as the caller promises.
         let parts = unsafe { Parts::new(list, count)? };
+        parts.check_writable()?;
         let sender = SenderPlace::Name { name, len: name_len };
         let work = Work::Receive(Receive { parts, flags: wanted, sender });
         // SAFETY: as the caller promises.
@@ -180,6 +201,9 @@ unsafe fn receive_ours(
         // SAFETY: as the caller promises.
         known.receive(unsafe { buffer(only.buf, only.len)? }, wanted)?.ours()
     } else {
+        for part in list {
+            check_writable(part.buf, part.len as usize)?;
+        }
         let mut data = vec![0; total(list)];
         let taken = known.receive(&mut data, wanted)?.ours();
         if let Some(Received { length, .. }) = taken {
@@ -262,6 +286,53 @@ pub(super) unsafe extern "system" fn wsa_connect(
     })
 }
 
+/// Takes a connection, and gives it up if the program's function does not want it. (The stack has
+/// accepted it already, so that its peer sees a reset. It is the same if the function defers its
+/// answer.)
+///
+/// # Safety
+/// As the documentation of `WSAAccept` has it.
+unsafe fn accept_on_condition(
+    listener: SOCKET,
+    (name, len): (*mut SOCKADDR, *mut i32),
+    condition: LPCONDITIONPROC,
+    context: usize,
+) -> Result<Option<SOCKET>, WinsockError> {
+    // SAFETY: as the caller promises.
+    let accepted = unsafe { super::making::accept_ours(listener, name, len) }?;
+    let known = accepted.and_then(table::get);
+    let (Some(accepted), Some(known), Some(condition)) = (accepted, known, condition) else { return Ok(accepted) };
+    let ends = known.ends()?;
+    let [mut callee, mut caller] = [ends.0, ends.1].map(|end| sockaddr::for_socket(known.family, end));
+    let id = |(address, size): &mut (SOCKADDR_INET, i32)| WSABUF {
+        len: size.cast_unsigned(),
+        buf: (&raw mut *address).cast(),
+    };
+    let (mut caller_id, mut callee_id) = (id(&mut caller), id(&mut callee));
+    let mut none = WSABUF { len: 0, buf: null_mut() };
+    let mut group = 0;
+    // SAFETY: the program's function, with addresses that are there during the call.
+    let answer = reentrancy::outside(|| unsafe {
+        condition(
+            &raw mut caller_id,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            &raw mut callee_id,
+            &raw mut none,
+            &raw mut group,
+            context,
+        )
+    });
+    if answer == CF_ACCEPT as i32 {
+        return Ok(Some(accepted));
+    }
+    known.abort();
+    table::remove(accepted);
+    real::close(accepted);
+    Err(WinsockError(if answer == CF_DEFER as i32 { WSATRY_AGAIN } else { WSAECONNREFUSED }))
+}
+
 pub(super) unsafe extern "system" fn wsa_accept(
     socket: SOCKET,
     name: *mut SOCKADDR,
@@ -272,8 +343,8 @@ pub(super) unsafe extern "system" fn wsa_accept(
     let accept = || match table::get(socket).and_then(|known| known.on_lane()) {
         // SAFETY: the caller's arguments.
         Some(_) if condition.is_none() => unsafe { super::making::accept_ours(socket, name, len) },
-        // The stack has accepted the connection already.
-        Some(_) => Err(WinsockError(WSAEOPNOTSUPP)),
+        // SAFETY: the caller's arguments.
+        Some(_) => unsafe { accept_on_condition(socket, (name, len), condition, context) },
         None => Ok(None),
     };
     let failed = windows_sys::Win32::Networking::WinSock::INVALID_SOCKET;
@@ -296,7 +367,7 @@ pub(super) unsafe extern "system" fn wsa_send_msg(
         let (list, name) =
             ((message.lpBuffers.cast_const(), message.dwBufferCount), (message.name.cast_const(), message.namelen));
         // SAFETY: the caller's arguments.
-        unsafe { send_ours(socket, list, sent, name, (overlapped, routine)) }
+        unsafe { send_ours(socket, list, (sent, flags), name, (overlapped, routine)) }
     };
     // SAFETY: the caller's arguments, unchanged.
     call(SOCKET_ERROR, ours, || unsafe {
@@ -341,6 +412,7 @@ unsafe fn receive_message(
         }
         // SAFETY: as the caller promises.
         let parts = unsafe { Parts::new(list, count)? };
+        parts.check_writable()?;
         let work = Work::Receive(Receive { parts, flags: wanted, sender: SenderPlace::Message(message) });
         let at_once = AtOnce { bytes: received, flags: null_mut() };
         // SAFETY: as the caller promises.

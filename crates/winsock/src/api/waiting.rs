@@ -262,20 +262,22 @@ unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Res
     // Entries below zero are left out by the program.
     let is_left_out = |place: &usize| handles[*place].cast_signed() < 0;
     let places: Vec<usize> = (0..count).filter(|place| !is_only_ours(*place) && !is_left_out(place)).collect();
-    let mut others: Vec<WSAPOLLFD> = places.iter().map(|place| list[*place]).collect();
-    let mut is_failed = false;
+    // Those that the kernel is not asked for are not ready.
+    let mut others: Vec<WSAPOLLFD> = places.iter().map(|place| WSAPOLLFD { revents: 0, ..list[*place] }).collect();
+    let mut failure = None;
     let mut ask_kernel = || {
         // SAFETY: a list of this function's own.
         let ready = unsafe { winsock::WSA_POLL.get()(others.as_mut_ptr(), others.len() as u32, 0) };
-        is_failed = ready == SOCKET_ERROR;
+        // It fails where no entry is a socket, and says so of each.
+        failure = (ready == SOCKET_ERROR).then(crate::real::last).filter(|error| *error != WinsockError::NOT_A_SOCKET);
         ready != 0
     };
     let halves: Vec<Arc<Socket>> = ours.iter().filter_map(OnLane::kernel_half).collect();
     let has_others = places.iter().any(|place| halves.iter().all(|half| half.handle != handles[*place]));
     let kernel = KernelPart::new(halves, has_others);
     wait_until_ready(is_ready, (kernel.as_ref(), &mut ask_kernel), until);
-    if is_failed {
-        return Err(crate::real::last());
+    if let Some(error) = failure {
+        return Err(error);
     }
     let kernels: Vec<i16> = others.iter().map(|other| other.revents).collect();
     list.iter_mut().for_each(|entry| entry.revents = 0);

@@ -4,7 +4,8 @@
 use super::kernel_row;
 use super::{Handled, Outcome, PortInUse, Socket, State, WinsockError};
 use crate::lane::{Lane, lane, lane_if_begun};
-use crate::real::{self, Handle};
+use crate::real;
+use std::os::windows::io::OwnedHandle;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tickwire_lane::control::{Claim, Reason};
@@ -24,6 +25,12 @@ impl Socket {
             }
             State::Listener { .. } => return Err(WinsockError::NOT_CONNECTED),
         }
+        if how != Shutdown::Write {
+            self.is_receive_shut.store(true, Relaxed);
+        }
+        if how != Shutdown::Read {
+            self.is_send_shut.store(true, Relaxed);
+        }
         lane.wake_all();
         Ok(Handled::Ours(()))
     }
@@ -33,7 +40,9 @@ impl Socket {
     pub(crate) fn disconnect(&self, again: bool) -> Result<(), WinsockError> {
         self.shutdown(Shutdown::Both)?;
         if again && let Some(closing) = self.close() {
-            self.is_established.store(false, Relaxed);
+            for flag in [&self.is_established, &self.is_receive_shut, &self.is_send_shut] {
+                flag.store(false, Relaxed);
+            }
             self.failure.store(0, Relaxed);
             closing.go_on(None);
         }
@@ -70,6 +79,24 @@ impl Socket {
         }
         self.leave(&mut state, reason);
         true
+    }
+
+    /// Ends a connection at once: its peer sees a reset.
+    pub(crate) fn abort(&self) {
+        if let (State::Tcp { id, .. }, Some(lane)) = (self.state(), lane_if_begun()) {
+            let _ = lane.enter(|access| access.stack.tcp_abort(id, access.now));
+        }
+    }
+
+    /// The two ends of a connection, this host's first.
+    ///
+    /// # Errors
+    /// If it has none on the lane.
+    pub(crate) fn ends(&self) -> Result<(Endpoint, Endpoint), WinsockError> {
+        let (State::Tcp { id, .. }, Some(lane)) = (self.state(), lane_if_begun()) else {
+            return Err(WinsockError::NOT_CONNECTED);
+        };
+        lane.enter(|access| access.stack.tcp_endpoints(id)).map_err(WinsockError::from)
     }
 
     /// The program has closed its last handle. What the lane has of the socket ends, as far as it
@@ -134,16 +161,21 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    /// Goes on until it has ended. Then the kernel's socket is closed, if one is named.
-    pub(crate) fn go_on(self, socket: Option<Handle>) {
+    /// Goes on until it has ended. So long a handle of the kernel's socket stays open, if it has a
+    /// port.
+    pub(crate) fn go_on(self, kept: Option<OwnedHandle>) {
         let Ok(lane) = lane() else { return };
+        if self.has_ended(lane) {
+            return;
+        }
+        let mut kept = kept;
         lane.finish(Box::new(move |lane, at_end| {
             if at_end.0 {
                 return self.is_acknowledged(lane);
             }
             let has_ended = self.has_ended(lane);
-            if let (true, Some(socket)) = (has_ended, socket) {
-                real::close(socket);
+            if has_ended {
+                drop(kept.take());
             }
             has_ended
         }));

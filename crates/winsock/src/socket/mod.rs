@@ -132,6 +132,11 @@ pub(crate) struct Socket {
     has_kernel_half: AtomicBool,
     /// Its connection has been established.
     is_established: AtomicBool,
+    /// When that was seen first.
+    established_at: Mutex<Option<Instant>>,
+    /// The program has shut a direction of its connection, or of its datagrams.
+    is_receive_shut: AtomicBool,
+    is_send_shut: AtomicBool,
     settings: Mutex<Settings>,
     /// The error by which the connection has ended, once a call has returned it.
     failure: AtomicI32,
@@ -159,6 +164,9 @@ impl Socket {
             is_nonblocking: AtomicBool::new(false),
             has_kernel_half: AtomicBool::new(false),
             is_established: AtomicBool::new(false),
+            established_at: Mutex::default(),
+            is_receive_shut: AtomicBool::new(false),
+            is_send_shut: AtomicBool::new(false),
             settings: Mutex::new(Settings::new(family)),
             failure: AtomicI32::new(0),
             notices: Notices::default(),
@@ -190,6 +198,11 @@ impl Socket {
         self.reports_unreachable.load(Relaxed)
     }
 
+    /// Whether the program has shut receiving: then it gets nothing, also of what is there.
+    pub(crate) fn is_receive_shut(&self) -> bool {
+        self.is_receive_shut.load(Relaxed)
+    }
+
     /// `FIONBIO`.
     pub(crate) fn set_nonblocking(&self, is_nonblocking: bool) {
         self.is_nonblocking.store(is_nonblocking, Relaxed);
@@ -210,6 +223,18 @@ impl Socket {
     /// Whether its connection has been established.
     pub(crate) fn is_established(&self) -> bool {
         self.is_established.load(Relaxed)
+    }
+
+    fn established(&self) {
+        if !self.is_established.swap(true, Relaxed) {
+            *self.established_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+    }
+
+    /// For how many seconds its connection has been there; `None` without one.
+    pub(crate) fn connect_time_s(&self) -> Option<u32> {
+        let since = *self.established_at.lock().unwrap_or_else(PoisonError::into_inner);
+        since.filter(|_| self.is_established()).map(|since| since.elapsed().as_secs().try_into().unwrap_or(u32::MAX))
     }
 
     fn receive_until(&self) -> Option<Instant> {

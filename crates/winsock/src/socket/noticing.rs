@@ -33,7 +33,7 @@ impl Socket {
             TcpState::SynSent | TcpState::SynReceived => false,
             TcpState::Closed | TcpState::Free => self.is_established(),
             _ => {
-                self.is_established.store(true, Relaxed);
+                self.established();
                 true
             }
         };

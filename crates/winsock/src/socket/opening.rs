@@ -171,7 +171,7 @@ impl Socket {
     /// Gets a connection that a listener has accepted.
     pub(crate) fn take_connection(&self, accepted: TcpId, listener: &Self) {
         *self.port.lock().unwrap_or_else(PoisonError::into_inner) = listener.port();
-        self.is_established.store(true, Relaxed);
+        self.established();
         self.inherit_settings(listener);
         *self.lock() = State::Tcp { id: accepted, claim: None };
     }
@@ -222,6 +222,19 @@ impl Socket {
         self.look_for_notices();
         self.tell_polls();
         Ok(Handled::Ours(()))
+    }
+
+    /// A datagram socket has no peer any more.
+    ///
+    /// # Errors
+    /// What the stack says.
+    pub(crate) fn forget_peer(&self) -> Result<(), WinsockError> {
+        if let (State::Udp { id, .. }, Ok(lane)) = (self.state(), lane()) {
+            lane.enter(|access| access.stack.udp_connect(id, access.now, None, 0))?;
+            self.has_kernel_half.store(true, Relaxed);
+            self.look_for_notices();
+        }
+        Ok(())
     }
 
     fn connect_stream(&self, remote: Endpoint) -> Outcome<()> {
@@ -314,7 +327,7 @@ impl Socket {
 
     fn settle(&self, result: Result<(), StackError>) -> Result<(), WinsockError> {
         match result {
-            Ok(()) => self.is_established.store(true, Relaxed),
+            Ok(()) => self.established(),
             // The program may try again with the same socket.
             Err(error) => {
                 self.forget_connection();
@@ -350,7 +363,9 @@ impl Socket {
         if let (false, State::Tcp { id, .. }, Ok(lane)) = (self.is_established(), self.state(), lane()) {
             let state = lane.enter(|access| access.stack.tcp_state(id));
             let is_there = !matches!(state, Ok(TcpState::SynSent | TcpState::Closed) | Err(_));
-            self.is_established.store(is_there, Relaxed);
+            if is_there {
+                self.established();
+            }
         }
         self.is_established()
     }

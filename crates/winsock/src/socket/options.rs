@@ -3,6 +3,7 @@
 
 use super::{Socket, State, WinsockError};
 use crate::lane::lane_if_begun;
+use crate::real;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 use tickwire_lane::control::Reason;
@@ -66,6 +67,8 @@ impl UdpSetting {
 #[derive(Debug)]
 pub(super) struct Settings {
     tcp: Vec<TcpSetting>,
+    /// Options of a listener that its connections inherit: level, option and value of each.
+    inherited: Vec<(i32, i32, Vec<u8>)>,
     pub(super) udp: UdpOptions,
 }
 
@@ -74,7 +77,16 @@ impl Settings {
     pub(super) fn new(family: Family) -> Self {
         let v6only = family == Family::V6;
         let tcp = if v6only { vec![TcpSetting::V6Only(true)] } else { Vec::new() };
-        Self { tcp, udp: UdpOptions { v6only, ..UdpOptions::default() } }
+        Self { tcp, inherited: Vec::new(), udp: UdpOptions { v6only, ..UdpOptions::default() } }
+    }
+
+    /// Notes an option, if it is one that connections inherit. There is one entry for each.
+    fn note(&mut self, level: i32, option: i32, value: &[u8]) {
+        let is_of_both = |effect| matches!(effect, Effect::Udp(_) | Effect::KernelOnly | Effect::Nothing);
+        if !is_of_both(effect(level, option, value)) {
+            self.inherited.retain(|known| (known.0, known.1) != (level, option));
+            self.inherited.push((level, option, value.to_vec()));
+        }
     }
 
     fn set_tcp(&mut self, setting: TcpSetting) {
@@ -156,6 +168,7 @@ impl Socket {
     /// # Errors
     /// If only the kernel could do it, and the socket has a connection on the lane.
     pub(crate) fn option_set(&self, level: i32, option: i32, value: &[u8]) -> Result<(), WinsockError> {
+        self.settings().note(level, option, value);
         match effect(level, option, value) {
             Effect::Tcp(setting) => self.set_tcp(setting),
             Effect::Udp(setting) => self.set_udp(setting),
@@ -191,7 +204,37 @@ impl Socket {
 
     /// Takes over what a listener's program has set for it.
     pub(super) fn inherit_settings(&self, listener: &Self) {
-        self.settings().tcp = listener.tcp_settings();
+        let inherited = listener.settings().inherited.clone();
+        {
+            let mut settings = self.settings();
+            settings.tcp = listener.tcp_settings();
+            settings.inherited.clone_from(&inherited);
+        }
+        for (own, of_listener) in
+            [(&self.receive_timeout, &listener.receive_timeout), (&self.send_timeout, &listener.send_timeout)]
+        {
+            own.store(of_listener.load(Relaxed), Relaxed);
+        }
+        // The kernel's socket tells the program of them.
+        for (level, option, value) in &inherited {
+            real::set_option(self.handle, *level, *option, value);
+        }
+    }
+
+    /// `SIO_KEEPALIVE_VALS`: whether a connection without traffic is looked at, after which time,
+    /// and how often, in milliseconds.
+    pub(crate) fn keep_alive(&self, is_on: bool, idle_ms: u32, interval_ms: u32) {
+        self.set_tcp(TcpSetting::KeepAlive(is_on));
+        if is_on {
+            let span = |time_ms: u32| Span::from_millis(u64::from(time_ms).clamp(1, 1 << 30));
+            self.set_tcp(TcpSetting::KeepIdle(span(idle_ms)));
+            self.set_tcp(TcpSetting::KeepInterval(span(interval_ms)));
+        }
+    }
+
+    /// Whether urgent bytes stay among the others.
+    pub(super) fn is_urgent_inline(&self) -> bool {
+        self.settings().tcp.contains(&TcpSetting::OobInline(true))
     }
 
     fn set_tcp(&self, setting: TcpSetting) {

@@ -159,7 +159,14 @@ impl Socket {
             return Ok(Handled::Kernel);
         }
         let to = SendTo { destination: to, ..SendTo::default() };
-        let send = |access: &mut Access<'_>| access.stack.udp_send(id, access.now, &to, &mut &data[..]);
+        let once = |access: &mut Access<'_>| access.stack.udp_send(id, access.now, &to, &mut &data[..]);
+        // Windows reports a port that is not there as a reset, unless the program does not want to
+        // know.
+        let send = |access: &mut Access<'_>| match once(access) {
+            Err(StackError::Refused) if self.reports_unreachable() => Err(StackError::Reset),
+            Err(StackError::Refused) => once(access),
+            done => done,
+        };
         match self.wait(lane, self.send_until(), send) {
             Err(error) if error == StackError::NeedPath.into() || error == StackError::NoPath.into() => {
                 let query = lane.enter(|access| access.stack.udp_query(id, &to))?;
@@ -192,6 +199,7 @@ impl Socket {
     fn try_receive(&self, buffer: &mut [u8], flags: ReceiveFlags) -> Outcome<Received> {
         match self.state() {
             State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
+            _ if self.is_receive_shut() => Err(WinsockError::SHUT),
             State::Udp { id, .. } if !self.wait_for_half(id.into(), self.receive_until())? => Ok(Handled::Kernel),
             State::Udp { id, .. } => match self.receive_datagram(id, buffer, flags) {
                 Err(_) if self.has_left() => Ok(Handled::Kernel),
@@ -212,8 +220,26 @@ impl Socket {
                 Err(error)
             }
             (Err(WinsockError::SHUT), known) if known.0 != 0 => Err(known),
+            // It was not the program that has ended it.
+            (Err(WinsockError::SHUT), _) if !self.is_send_shut.load(Relaxed) => {
+                self.failure.store(WinsockError::RESET.0, Relaxed);
+                Err(WinsockError::RESET)
+            }
             (Ok(0), known) if known.0 != 0 => Err(known),
             (result, _) => result,
+        }
+    }
+
+    /// Takes the urgent byte. Windows waits for one that is not announced.
+    pub(crate) fn take_urgent(&self, access: &mut Access<'_>, id: TcpId, is_peek: bool) -> Result<u8, StackError> {
+        match access.stack.tcp_recv_urgent(id, is_peek) {
+            Err(StackError::Invalid) if !self.is_urgent_inline() => match access.stack.readiness(id.into()) {
+                Ok(ready) if ready.0 & (Ready::ERR.0 | Ready::HUP.0 | Ready::RDHUP.0) == 0 => {
+                    Err(StackError::WouldBlock)
+                }
+                _ => Err(StackError::Invalid),
+            },
+            done => done,
         }
     }
 
@@ -223,7 +249,7 @@ impl Socket {
         let Some(first) = buffer.first_mut() else {
             return Ok(Received { length: 0, from: None, is_cut: false });
         };
-        let receive = |access: &mut Access<'_>| access.stack.tcp_recv_urgent(id, flags.is_peek);
+        let receive = |access: &mut Access<'_>| self.take_urgent(access, id, flags.is_peek);
         *first = self.wait(lane, self.receive_until(), receive)?;
         Ok(Received { length: 1, from: None, is_cut: false })
     }
@@ -253,7 +279,12 @@ impl Socket {
     fn receive_datagram(&self, id: UdpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
         let result = self.wait(lane, self.receive_until(), |access| {
-            let datagram = access.stack.udp_recv(id, flags.is_peek, &mut &mut *buffer)?;
+            let datagram = match access.stack.udp_recv(id, flags.is_peek, &mut &mut *buffer) {
+                Err(StackError::Refused) if !self.reports_unreachable() => {
+                    access.stack.udp_recv(id, flags.is_peek, &mut &mut *buffer)?
+                }
+                done => done?,
+            };
             let is_cut = datagram.len > datagram.copied;
             Ok(Received { length: datagram.copied, from: Some(datagram.source), is_cut })
         });

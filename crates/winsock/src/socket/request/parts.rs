@@ -1,6 +1,7 @@
 //! The memory of a request: the program's buffers, which are filled or read in order.
 
 use crate::hook::boundary::WinsockError;
+use crate::program_memory::{check_readable, check_writable};
 use tickwire_stack::{SendSource, Sink};
 use windows_sys::Win32::Networking::WinSock::WSABUF;
 
@@ -39,11 +40,14 @@ impl Parts {
             (_, 0) => &[][..],
             (true, _) => return Err(WinsockError::FAULT),
             (false, count) if count > MOST_BUFFERS => return Err(WinsockError::INVALID),
-            // SAFETY: as the caller promises.
-            (false, count) => unsafe { std::slice::from_raw_parts(at, count as usize) },
+            (false, count) => {
+                check_readable(at, count as usize * size_of::<WSABUF>())?;
+                // SAFETY: as the caller promises.
+                unsafe { std::slice::from_raw_parts(at, count as usize) }
+            }
         };
-        if list.iter().any(|buffer| buffer.buf.is_null() && buffer.len > 0) {
-            return Err(WinsockError::FAULT);
+        for buffer in list {
+            check_readable(buffer.buf, buffer.len as usize)?;
         }
         let list = list.iter().map(|buffer| Part { data: buffer.buf, len: buffer.len as usize }).collect();
         Ok(Self { list, part: 0, offset: 0, done: 0 })
@@ -56,6 +60,12 @@ impl Parts {
     pub(crate) unsafe fn one(data: *mut u8, len: usize) -> Self {
         let len = if data.is_null() { 0 } else { len };
         Self { list: vec![Part { data, len }], part: 0, offset: 0, done: 0 }
+    }
+
+    /// # Errors
+    /// [`WinsockError::FAULT`] if they cannot be written, all of them.
+    pub(crate) fn check_writable(&self) -> Result<(), WinsockError> {
+        self.list.iter().try_for_each(|part| check_writable(part.data, part.len))
     }
 
     /// How many bytes have been filled or read.

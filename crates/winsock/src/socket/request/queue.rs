@@ -94,12 +94,14 @@ impl Socket {
         if queue.is_empty()
             && let Some(ended) = work.attempt(self, lane)
         {
-            if ended.status < 0 {
+            // A warning (a datagram that was cut) is both: the call fails, and the request is complete.
+            let is_error = ended.status.cast_unsigned() >> 30 == 3;
+            if is_error {
                 request.fail(ended);
-                return Begun::Failed(ended);
+            } else {
+                request.complete(ended, mode, true);
             }
-            request.complete(ended, mode, true);
-            return Begun::Done(ended);
+            return if ended.status < 0 { Begun::Failed(ended) } else { Begun::Done(ended) };
         }
         queue.push_back(Pending { request, work });
         // What happens from now on waits for the queue's lock.
@@ -171,6 +173,11 @@ impl Socket {
     /// How the handle tells of completions.
     pub(crate) fn mode(&self) -> HandleMode {
         self.requests().mode.clone()
+    }
+
+    /// Whether the handle has a completion port: then its requests have no routines.
+    pub(crate) fn has_port(&self) -> bool {
+        self.requests().mode.port.is_some()
     }
 
     /// How the handle tells of completions from now on.

@@ -39,7 +39,7 @@ impl Receive {
     pub(super) fn attempt(&mut self, socket: &Socket, lane: &Lane) -> Option<Ended> {
         let result = match socket.state() {
             State::Tcp { id, .. } => {
-                let bytes = self.stream(id, lane);
+                let bytes = self.stream(id, socket, lane);
                 socket.remember(bytes).map(Ended::done)
             }
             State::Udp { id, .. } => self.datagram(id, socket, lane)?,
@@ -52,10 +52,10 @@ impl Receive {
         }
     }
 
-    fn stream(&mut self, id: TcpId, lane: &Lane) -> Result<usize, WinsockError> {
+    fn stream(&mut self, id: TcpId, socket: &Socket, lane: &Lane) -> Result<usize, WinsockError> {
         let Self { parts, flags, .. } = self;
         if flags.is_urgent {
-            let byte = lane.enter(|access| access.stack.tcp_recv_urgent(id, flags.is_peek))?;
+            let byte = lane.enter(|access| socket.take_urgent(access, id, flags.is_peek))?;
             return Ok(parts.write(&[byte]));
         }
         if parts.left() == 0 && parts.done() == 0 {

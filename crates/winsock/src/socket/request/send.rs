@@ -28,6 +28,8 @@ pub(crate) struct Send {
     pub(crate) pieces: VecDeque<Piece>,
     /// The destination of a datagram.
     pub(crate) to: Option<Endpoint>,
+    /// The last byte is urgent (`MSG_OOB`).
+    pub(crate) is_urgent: bool,
     /// The connection is ended afterwards (`TF_DISCONNECT`).
     pub(crate) ends: bool,
     sent: usize,
@@ -36,7 +38,12 @@ pub(crate) struct Send {
 impl Send {
     /// A request that sends these pieces.
     pub(crate) fn new(pieces: impl IntoIterator<Item = Piece>, to: Option<Endpoint>, ends: bool) -> Self {
-        Self { pieces: pieces.into_iter().collect(), to, ends, sent: 0 }
+        Self { pieces: pieces.into_iter().collect(), to, is_urgent: false, ends, sent: 0 }
+    }
+
+    /// The last byte is urgent, or not.
+    pub(crate) fn urgent(self, is_urgent: bool) -> Self {
+        Self { is_urgent, ..self }
     }
 
     /// Tries it.
@@ -61,7 +68,11 @@ impl Send {
             };
             let before = parts.done();
             while parts.left() > 0 {
-                match lane.enter(|access| access.stack.tcp_send(id, access.now, false, parts)) {
+                let is_urgent = self.is_urgent;
+                match lane.enter(|access| match is_urgent {
+                    true => access.stack.tcp_send_urgent(id, access.now, parts),
+                    false => access.stack.tcp_send(id, access.now, false, parts),
+                }) {
                     Ok(_) => {}
                     Err(StackError::WouldBlock) => {
                         self.sent += parts.done() - before;
