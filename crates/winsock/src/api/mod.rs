@@ -10,6 +10,7 @@
 //! | `transmitting` | `TransmitFile`, `TransmitPackets` |
 //! | `ports` | completion ports |
 //! | `afd` | receiving and polling by system calls, past Winsock |
+//! | `files` | a socket's handle as a file: `ReadFile`, `WriteFile`; closing handles |
 //! | `asking` | names, options |
 //! | `ioctl` | `WSAIoctl`, `ioctlsocket` |
 //! | `waiting` | `select`, `WSAPoll` |
@@ -19,6 +20,7 @@
 mod accepting;
 mod afd;
 mod asking;
+mod files;
 mod ioctl;
 mod making;
 mod moving;
@@ -93,7 +95,9 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&ntdll::NT_CANCEL_IO_FILE, overlapped::nt_cancel_io_file),
     Hook::new(&ntdll::NT_CANCEL_IO_FILE_EX, overlapped::nt_cancel_io_file_ex),
     Hook::new(&ntdll::NT_DEVICE_IO_CONTROL_FILE, afd::nt_device_io_control_file),
-    Hook::new(&ntdll::NT_CLOSE, ports::nt_close),
+    Hook::new(&ntdll::NT_READ_FILE, files::nt_read_file),
+    Hook::new(&ntdll::NT_WRITE_FILE, files::nt_write_file),
+    Hook::new(&ntdll::NT_CLOSE, files::nt_close),
     Hook::new(&ntdll::NT_SET_INFORMATION_FILE, ports::nt_set_information_file),
     Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION, ports::nt_remove_io_completion),
     Hook::new(&ntdll::NT_REMOVE_IO_COMPLETION_EX, ports::nt_remove_io_completion_ex),

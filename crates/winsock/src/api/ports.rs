@@ -1,11 +1,11 @@
-//! Completion ports: which port a handle has, until it is closed, and threads that wait at one.
+//! Completion ports: which port a handle has, and threads that wait at one.
 
 use crate::hook::boundary::caught;
 use crate::hook::{ntdll, reentrancy};
 use crate::lane::lane_if_begun;
 use crate::socket::request::file_modes;
 use crate::socket::request::port::{CompletionInformation, CompletionPort, posted};
-use crate::socket::{poll, table};
+use crate::socket::table;
 use std::ffi::c_void;
 use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS};
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
@@ -64,20 +64,6 @@ unsafe fn note(file: HANDLE, information: *const c_void, len: u32, class: i32) {
         }
         _ => {}
     }
-}
-
-/// A handle is closed. What is known of it is forgotten before: another one may have its number at
-/// once.
-pub(super) unsafe extern "system" fn nt_close(handle: HANDLE) -> NTSTATUS {
-    if (poll::is_any() || file_modes::is_any()) && !reentrancy::is_inside() {
-        let forget = || {
-            poll::closing(handle.addr());
-            file_modes::forget(handle.addr());
-        };
-        caught((), forget);
-    }
-    // SAFETY: no memory is passed.
-    unsafe { ntdll::NT_CLOSE.get()(handle) }
 }
 
 pub(super) unsafe extern "system" fn nt_remove_io_completion(

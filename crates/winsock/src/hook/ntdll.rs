@@ -61,6 +61,32 @@ pub type NtDeviceIoControlFileFn = unsafe extern "system" fn(
     output_len: u32,
 ) -> NTSTATUS;
 
+/// `NtReadFile`.
+pub type NtReadFileFn = unsafe extern "system" fn(
+    file: HANDLE,
+    event: HANDLE,
+    routine: *const c_void,
+    context: *mut c_void,
+    status: *mut IO_STATUS_BLOCK,
+    buffer: *mut c_void,
+    len: u32,
+    offset: *const i64,
+    key: *const u32,
+) -> NTSTATUS;
+
+/// `NtWriteFile`.
+pub type NtWriteFileFn = unsafe extern "system" fn(
+    file: HANDLE,
+    event: HANDLE,
+    routine: *const c_void,
+    context: *mut c_void,
+    status: *mut IO_STATUS_BLOCK,
+    buffer: *const c_void,
+    len: u32,
+    offset: *const i64,
+    key: *const u32,
+) -> NTSTATUS;
+
 /// `NtClose`.
 pub type NtCloseFn = unsafe extern "system" fn(handle: HANDLE) -> NTSTATUS;
 
@@ -92,6 +118,8 @@ originals! {
     NT_REMOVE_IO_COMPLETION: NtRemoveIoCompletionFn = NTDLL c"NtRemoveIoCompletion";
     NT_REMOVE_IO_COMPLETION_EX: NtRemoveIoCompletionExFn = NTDLL c"NtRemoveIoCompletionEx";
     NT_DEVICE_IO_CONTROL_FILE: NtDeviceIoControlFileFn = NTDLL c"NtDeviceIoControlFile";
+    NT_READ_FILE: NtReadFileFn = NTDLL c"NtReadFile";
+    NT_WRITE_FILE: NtWriteFileFn = NTDLL c"NtWriteFile";
     NT_CLOSE: NtCloseFn = NTDLL c"NtClose";
     NT_CANCEL_IO_FILE: NtCancelIoFileFn = NTDLL c"NtCancelIoFile";
     NT_CANCEL_IO_FILE_EX: NtCancelIoFileExFn = NTDLL c"NtCancelIoFileEx";
