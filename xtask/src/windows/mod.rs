@@ -16,6 +16,7 @@
 //! | `testbed` | the testbed with Windows nodes |
 //! | `package` | the zip for users |
 //! | `programs` | programs of others |
+//! | `suite` | the conformance suite of Winsock |
 //! | `demo` | the demo |
 
 mod demo;
@@ -25,6 +26,7 @@ mod lab_programs;
 mod package;
 mod programs;
 mod real_windivert;
+mod suite;
 mod testbed;
 mod windivert;
 mod wine;
@@ -87,6 +89,8 @@ pub(crate) enum Task {
     Programs(programs::Options),
     /// Run real Windows programs on the kernel's sockets and on Tickwire in turn, and compare
     Demo(demo::Options),
+    /// Run the cases of Winsock on the kernel's sockets and on the lane, and compare each
+    Suite(suite::Options),
 }
 
 /// Which tests.
@@ -109,6 +113,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         Task::Package => package::run(),
         Task::Programs(options) => programs::run(options),
         Task::Demo(options) => demo::run(options),
+        Task::Suite(options) => suite::run(options),
     }
 }
 

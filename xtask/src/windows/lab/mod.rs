@@ -14,7 +14,7 @@ mod service_clock;
 mod testbed;
 mod windivert;
 
-use super::{lab_card, real_windivert, wine};
+use super::{lab_card, real_windivert, suite, wine};
 use crate::{deps, prepare, workspace};
 use anyhow::{Result, ensure};
 use std::time::Instant;
@@ -49,6 +49,7 @@ const CASES: &[Case] = &[
     ("a_server_is_told_of_network_events", events::server),
     ("a_client_polls_the_driver_of_sockets", afd::client),
     ("a_server_polls_the_driver_of_sockets", afd::server),
+    ("winsock_is_as_on_the_kernel", suite::in_lab),
     ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
     ("the_program_runs_others_and_shows_them", program::accelerated),
     ("the_program_finds_windivert", program::by_windivert),
@@ -101,6 +102,7 @@ fn prepare() -> Result<()> {
     afd::build()?;
     program::build()?;
     clock::build()?;
+    suite::build_program()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }
 

@@ -40,6 +40,11 @@ impl ProgramHosts {
         Ok(Self { service, wine, pair })
     }
 
+    /// The hosts.
+    pub(in crate::windows) fn pair(&self) -> &LabPair {
+        &self.pair
+    }
+
     /// What the lanes have had that began after a length of the service's log.
     fn lanes_since(&self, begin: usize) -> Vec<LoggedLane> {
         lane_log::read(self.service.stdout().get(begin..).unwrap_or_default())
@@ -79,7 +84,7 @@ impl<'h> ProgramRun<'h> {
     }
 
     /// A Windows program on host a, by the launcher if it is to run on the lane.
-    pub(super) fn windows(&self, program: &Path, words: &[&str]) -> Result<Command> {
+    pub(in crate::windows) fn windows(&self, program: &Path, words: &[&str]) -> Result<Command> {
         self.started.borrow_mut().insert(program.file_name().context("no program")?.to_owned());
         let mut command = match self.sockets {
             Sockets::Kernel => self.hosts.wine.command(program),
@@ -94,7 +99,7 @@ impl<'h> ProgramRun<'h> {
     }
 
     /// Runs a Windows program to its end, and returns what it printed.
-    pub(super) fn client(&self, program: &Path, words: &[&str]) -> Result<String> {
+    pub(in crate::windows) fn client(&self, program: &Path, words: &[&str]) -> Result<String> {
         Process::spawn(self.windows(program, words)?)?.success(TIMEOUT)
     }
 

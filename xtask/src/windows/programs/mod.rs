@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::{deps, prepare, workspace};
 use anyhow::{Result, bail, ensure};
 use cases::{CASES, ProgramCase};
-use hosts::Sockets;
+pub(in crate::windows) use hosts::{ProgramHosts, ProgramRun, Sockets};
 use judge::CaseResult;
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -94,7 +94,8 @@ impl Socket {
         if queue.is_empty()
             && let Some(ended) = work.attempt(self, lane)
         {
-            // A warning (a datagram that was cut) is both: the call fails, and the request is complete.
+            // A warning (a datagram that was cut) is both: the call fails, and the request is
+            // complete.
             let is_error = ended.status.cast_unsigned() >> 30 == 3;
             if is_error {
                 request.fail(ended);
