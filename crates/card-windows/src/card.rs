@@ -66,6 +66,11 @@ pub trait PacketCard: Send {
     /// The index of its interface.
     fn nic(&self) -> NicIndex;
 
+    /// Whether a driver gives its packets. If none does, all sockets stay on the kernel.
+    fn has_driver(&self) -> bool {
+        true
+    }
+
     /// Takes the next frame that the card has received, if there is one. It is valid until the next
     /// call, and [`LONGEST_FRAME`] bytes long at most.
     ///

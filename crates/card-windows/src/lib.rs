@@ -8,6 +8,7 @@
 //! | [`xdp`] | the driver XDP for Windows |
 //! | `lab` | the card of the test lab, under Wine |
 //! | `event` | events of Windows |
+//! | [`without_driver`] | no driver: a card that has no packets |
 //! | `open` | opens a card by the name of its driver and interface (Windows) |
 //!
 //! Unsafe code is in `lab`, `event` and in some modules of [`windivert`] and [`xdp`] only.
@@ -20,4 +21,5 @@ pub mod lab;
 #[cfg(windows)]
 pub mod open;
 pub mod windivert;
+pub mod without_driver;
 pub mod xdp;

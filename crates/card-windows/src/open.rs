@@ -6,6 +6,7 @@ use crate::windivert::diverted_card::DivertedCard;
 use crate::windivert::error::WinDivertError;
 use crate::windivert::handle::WinDivertDriver;
 use crate::windivert::library::WinDivertLibrary;
+use crate::without_driver::CardWithoutDriver;
 use crate::xdp::error::XdpError;
 use crate::xdp::kernel_driver::KernelDriver;
 use crate::xdp::xdp_card::XdpCard;
@@ -23,6 +24,8 @@ pub enum CardDriver {
     Xdp,
     /// The card of the test lab, under Wine.
     Lab,
+    /// None: there are no packets.
+    None,
 }
 
 impl CardDriver {
@@ -33,6 +36,7 @@ impl CardDriver {
             Self::WinDivert => "windivert",
             Self::Xdp => "xdp",
             Self::Lab => "lab",
+            Self::None => "none",
         }
     }
 }
@@ -45,6 +49,7 @@ impl FromStr for CardDriver {
             "windivert" => Ok(Self::WinDivert),
             "xdp" => Ok(Self::Xdp),
             "lab" => Ok(Self::Lab),
+            "none" => Ok(Self::None),
             _ => Err(OpenCardError::NoDriver { name: name.into() }),
         }
     }
@@ -54,7 +59,7 @@ impl FromStr for CardDriver {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenCardError {
     /// There is no such driver.
-    #[error("no driver is called {name}: use windivert or xdp (or lab, in the test lab)")]
+    #[error("no driver is called {name}: use windivert or xdp, or none for no driver (or lab, in the test lab)")]
     NoDriver {
         /// The name.
         name: String,
@@ -122,6 +127,10 @@ pub fn open(driver: CardDriver, interface: &str, clock: CardClock) -> Result<Ope
             let card = XdpCard::open(KernelDriver::new()?, nic, clock)?;
             Ok(OpenedCard { card: Box::new(card), nic })
         }
+        CardDriver::None => {
+            let nic = find(read_tables()?.interfaces(), interface)?;
+            Ok(OpenedCard { card: Box::new(CardWithoutDriver::new(nic)), nic })
+        }
     }
 }
 
@@ -173,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_driver_has_a_name() {
-        for driver in [CardDriver::WinDivert, CardDriver::Xdp, CardDriver::Lab] {
+        for driver in [CardDriver::WinDivert, CardDriver::Xdp, CardDriver::Lab, CardDriver::None] {
             assert_eq!(driver.name().parse::<CardDriver>().unwrap(), driver);
         }
         assert!("pcap".parse::<CardDriver>().unwrap_err().to_string().contains("use windivert"));

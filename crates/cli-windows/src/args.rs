@@ -208,7 +208,7 @@ mod tests {
         };
         assert!(run.require && run.program == "p.exe");
         assert_eq!(run.arguments, ["--require", "-x"]);
-        for wrong in [&["service", "--install", "--uninstall"][..], &["service", "--driver", "none"], &["run"], &[]] {
+        for wrong in [&["service", "--install", "--uninstall"][..], &["service", "--driver", "other"], &["run"], &[]] {
             assert!(Arguments::try_parse_from([&["tickwire"], wrong].concat()).is_err(), "{wrong:?}");
         }
     }

@@ -27,6 +27,8 @@ pub(crate) enum Driver {
     Xdp,
     /// The card of the test lab, under Wine only
     Lab,
+    /// No driver: programs stay on Windows' own sockets, and their library polls those
+    None,
 }
 
 impl Driver {
@@ -40,6 +42,7 @@ impl Driver {
             Self::WinDivert => CardDriver::WinDivert,
             Self::Xdp => CardDriver::Xdp,
             Self::Lab => CardDriver::Lab,
+            Self::None => CardDriver::None,
         }
     }
 
@@ -58,6 +61,7 @@ impl Driver {
             },
             Self::Lab if sys::has_library(LAB_LIBRARY) => Ok(LAB_LIBRARY.into()),
             Self::Lab => bail!("there is no {LAB_LIBRARY}: use another driver outside of the test lab"),
+            Self::None => Ok("none".to_owned()),
         }
     }
 

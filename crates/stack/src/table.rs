@@ -193,6 +193,13 @@ pub struct SocketRow {
     /// TCP: 1 if the connection is complete: if its program is gone, the service closes it in
     /// order, not by a RST.
     pub complete: Cell,
+    /// A socket that stays on the kernel: 1 if its program polls it before it sleeps. Maintained by
+    /// the caller, as the two that follow.
+    pub polled: Cell,
+    /// How often polling has found something.
+    pub polls_found: Cell,
+    /// How often a thread has slept after it had polled in vain.
+    pub polls_slept: Cell,
     /// A socket that stays on the kernel: the processes of the lane that hold it, a bit for each;
     /// maintained by the caller.
     pub holders: SharedCounter,
@@ -204,7 +211,7 @@ pub struct SocketRow {
 shared_layout! { SocketRow {
     kind, state, pid, fd, reason, interface, local, remote, rx_queue, tx_queue, srtt_us, rto_us,
     cwnd, ssthresh, mss, retransmits, snd_nxt, snd_una, rcv_nxt, drops, source_mac, next_hop_mac,
-    rx_packets, rx_bytes, tx_packets, tx_bytes, complete, holders, claim,
+    rx_packets, rx_bytes, tx_packets, tx_bytes, complete, polled, polls_found, polls_slept, holders, claim,
 } }
 
 impl SocketRow {
@@ -230,6 +237,9 @@ impl SocketRow {
             &self.rcv_nxt,
             &self.drops,
             &self.complete,
+            &self.polled,
+            &self.polls_found,
+            &self.polls_slept,
         ];
         cells.into_iter().for_each(|cell| cell.set(0));
         [&self.local, &self.remote].into_iter().for_each(|e| e.set(Endpoint::default()));

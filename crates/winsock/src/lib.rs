@@ -8,6 +8,7 @@
 //! | `socket` | what calls on a socket do; which handles are sockets; overlapped requests |
 //! | `notice` | readiness, and the record of network events |
 //! | `lane` | the lane of this process: the stack, what drives it, the service |
+//! | `spin` | how long threads poll before they sleep |
 //! | `names` | socket addresses, as programs pass them |
 //! | `extensions` | Winsock's extension functions (`AcceptEx`, `ConnectEx`, ...) |
 //! | `own_request` | overlapped requests of this library's own |
@@ -36,3 +37,4 @@ mod own_request;
 mod program_memory;
 mod real;
 mod socket;
+mod spin;

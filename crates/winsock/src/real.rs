@@ -7,12 +7,13 @@ use crate::names::endpoint;
 use crate::own_request::OwnRequest;
 use std::os::windows::io::{AsRawHandle, BorrowedHandle, OwnedHandle};
 use std::ptr::null_mut;
+use std::time::Duration;
 use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Foundation::{HANDLE, HWND};
 use windows_sys::Win32::Networking::WinSock::{
-    FD_ACCEPT, FD_READ, FIONBIO, INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, MSG_PEEK, SO_REUSEADDR, SOCK_DGRAM,
-    SOCK_STREAM, SOCKADDR_INET, SOL_SOCKET, TIMEVAL, WSA_IO_PENDING,
+    FD_ACCEPT, FD_READ, FIONBIO, FIONREAD, INVALID_SOCKET, IPPROTO_TCP, IPPROTO_UDP, MSG_PEEK, SO_REUSEADDR,
+    SOCK_DGRAM, SOCK_STREAM, SOCKADDR_INET, SOL_SOCKET, TIMEVAL, WSA_IO_PENDING,
 };
 
 /// A handle, as programs have it.
@@ -152,12 +153,32 @@ pub(crate) fn set_nonblocking(handle: Handle, is_nonblocking: bool) {
 
 /// Whether the kernel has something to read for a socket, or a connection to accept.
 pub(crate) fn is_readable(handle: Handle) -> bool {
+    wait_readable(handle, Duration::ZERO) == 1
+}
+
+/// Waits until a call that receives or accepts at a socket of the kernel would return, for so long
+/// at most. Returns whether it would: it may have an error to tell.
+pub(crate) fn would_return(handle: Handle, time: Duration) -> bool {
+    wait_readable(handle, time) != 0
+}
+
+/// `select` for one socket.
+fn wait_readable(handle: Handle, time: Duration) -> i32 {
     // A set of one: the count, and the socket (`FD_SET`).
     let mut set = [1, handle];
-    let now = TIMEVAL { tv_sec: 0, tv_usec: 0 };
+    let tv_sec = i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
+    let time = TIMEVAL { tv_sec, tv_usec: time.subsec_micros().cast_signed() };
     let none = std::ptr::null_mut();
     // SAFETY: a set of one socket, which the count says, and no others.
-    unsafe { winsock::SELECT.get()(0, set.as_mut_ptr().cast(), none, none, &raw const now) == 1 }
+    unsafe { winsock::SELECT.get()(0, set.as_mut_ptr().cast(), none, none, &raw const time) }
+}
+
+/// How many bytes the kernel has for a socket; 0 also at its end, and for an empty datagram.
+pub(crate) fn waiting_bytes(handle: Handle) -> u32 {
+    let mut count = 0;
+    // SAFETY: room for the count.
+    let result = unsafe { winsock::IOCTL_SOCKET.get()(handle, FIONREAD, &raw mut count) };
+    if result == 0 { count } else { 0 }
 }
 
 /// Receives a datagram of the kernel's half of a socket that does not block.

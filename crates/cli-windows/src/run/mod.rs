@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         if arguments.require {
             return fail(EXIT_UNAVAILABLE, &format!("{name} was not started: {obstacle}"));
         }
-        say(&format!("{name} runs on the kernel's network stack: {obstacle}"));
+        let polled = if obstacle.leaves_polling() && polls() { ", polled" } else { "" };
+        say(&format!("{name} runs on the kernel's network stack{polled}: {obstacle}"));
     }
     let variable = |name: &str, value: Option<&str>| (OsString::from(name), value.map(OsString::from));
     let launch = Launch {
@@ -101,6 +102,11 @@ fn without_library(program: &RunningProgram) -> Option<String> {
         LoadState::Pending => Some("Windows does not load the library into it".into()),
         LoadState::NotEntered => Some("the library was not entered".into()),
     }
+}
+
+/// Whether the library polls the kernel's sockets, as its variable has it.
+fn polls() -> bool {
+    !std::env::var("TICKWIRE_SPIN").is_ok_and(|value| value == "never" || value == "0")
 }
 
 fn fail(code: u8, message: &str) -> ExitCode {

@@ -1,20 +1,20 @@
 //! Why a program will run on Windows' own stack, as far as that is known before it starts.
 
+use crate::client::Client;
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
-use std::time::Duration;
-use tickwire_lane_windows::control::{ClientChannel, ConnectError};
+use tickwire_lane::control::{Reason, Reply, Request};
+use tickwire_lane_windows::control::ConnectError;
 use tickwire_launcher_windows::pe_image::{FileBytes, ImageBytes, ImageHeaders, MANAGED, OWN_MACHINE};
-
-/// A service that does not answer within this is stuck.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is in the way.
 #[derive(Debug)]
 pub(super) enum Obstacle {
     /// The service cannot be used.
     Service(ConnectError),
+    /// The service has no driver that gives packets to lanes.
+    NoDriver,
     /// The program is for a process of 32 bits.
     Narrow,
     /// The program is for another processor.
@@ -25,6 +25,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service(error) => error.fmt(f),
+            Self::NoDriver => f.write_str(Reason::NoDriver.text()),
             Self::Narrow => f.write_str(
                 "it is a program of 32 bits, and the library is for those of 64 bits: use its 64-bit version",
             ),
@@ -39,7 +40,15 @@ impl Obstacle {
     /// Looks at a program's file, and connects to the service.
     pub(super) fn find(program: &Path, pipe: &str) -> Option<Self> {
         let of_program = File::open(program).ok().and_then(|file| Self::of_image(&FileBytes(file)));
-        of_program.or_else(|| ClientChannel::connect(pipe, TIMEOUT).err().map(Self::Service))
+        of_program.or_else(|| match Client::connect(pipe) {
+            Ok(mut service) => has_no_driver(&mut service).then_some(Self::NoDriver),
+            Err(error) => Some(Self::Service(error)),
+        })
+    }
+
+    /// Whether the library is in the program all the same, and polls the kernel's sockets.
+    pub(super) fn leaves_polling(&self) -> bool {
+        matches!(self, Self::Service(_) | Self::NoDriver)
     }
 
     /// What cannot be read is for Windows to judge, when it starts the program.
@@ -51,6 +60,11 @@ impl Obstacle {
         let managed = headers.directory(MANAGED);
         (managed.is_empty() || needs_32_bits(image, &headers)).then_some(Self::Narrow)
     }
+}
+
+fn has_no_driver(service: &mut Client) -> bool {
+    let first = service.ask(&Request::ListInterfaces { after: 0 });
+    matches!(first, Ok((Reply::Interface { info }, _)) if info.reason == Reason::NoDriver)
 }
 
 /// Whether a .NET program is for a process of 32 bits only. Others are of 64 bits where Windows is.
@@ -117,6 +131,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let found = Obstacle::find(&own, r"\\.\pipe\tickwire-no-such-service").unwrap();
         assert!(matches!(found, Obstacle::Service(ConnectError::NoService(_))), "{found}");
+        assert!(found.leaves_polling() && !Obstacle::Narrow.leaves_polling());
         assert!(found.to_string().contains("start it with `tickwire service`"), "{found}");
     }
 }

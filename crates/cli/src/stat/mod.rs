@@ -109,6 +109,8 @@ mod tests {
             protocol: "tcp",
             accelerated: false,
             reason: Some(String::new()),
+            // On Windows only.
+            polled: None,
             pid: 0,
             fd: 0,
             local: String::new(),

@@ -102,6 +102,7 @@ fn socket(pid: u32, fd: u32, kernel: &KernelSocket, reason: &str) -> SocketReadi
         protocol: kernel.protocol,
         accelerated: false,
         reason: Some(reason.to_owned()),
+        polled: None,
         pid,
         fd,
         local: kernel.local.to_string(),

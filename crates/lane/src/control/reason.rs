@@ -178,6 +178,8 @@ reasons! {
     TagsHidden = 67: "the interface hides VLAN tags from XDP, so that frames of other VLANs could reach programs: attach divert by tc, or name the interface under `untagged` if no tagged frames arrive there";
     /// Its children could not have it on the lane (`CLONE_NEWPID` and its kin).
     Elsewhere = 68: "the program made a child in another namespace, which shares only the kernel's sockets";
+    /// The service runs without a driver, by its administrator's choice.
+    NoDriver = 70: "the service runs without a driver for packets: start it with one (`tickwire service --driver`)";
     /// Windows: packets that the lane takes are not seen by the firewall, which would block these.
     FirewallBlocks = 80: "Windows' firewall blocks incoming packets for this program and port: add an inbound rule that allows them";
     /// The rule is for certain remote addresses or interfaces, which a lane does not look at.

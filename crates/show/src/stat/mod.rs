@@ -11,5 +11,5 @@ mod reading;
 mod rows;
 
 pub use page::page;
-pub use reading::{ClaimReading, Host, Interface, Lane, SocketReading, StatReading, Tcp};
+pub use reading::{ClaimReading, Host, Interface, Lane, Polled, SocketReading, StatReading, Tcp};
 pub use rows::{LANE_COUNTERS, REFUSALS, claim, interface, reason_text, socket, state_name};

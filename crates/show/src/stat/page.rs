@@ -112,15 +112,20 @@ fn sockets(lane: &Lane, width: Option<usize>) -> String {
 /// program.
 fn way<'s>(socket: &'s SocketReading, of_all: Option<&str>, reasons: &mut Vec<&'s str>) -> String {
     let Some(reason) = &socket.reason else { return "lane".to_owned() };
+    let path = match (socket.accelerated, socket.polled) {
+        (true, _) => "lane, in part kernel",
+        (false, Some(_)) => "kernel, polled",
+        (false, None) => "kernel",
+    };
     if !socket.accelerated && of_all == Some(reason) {
-        return "kernel".to_owned();
+        return path.to_owned();
     }
     let known = reasons.iter().position(|known| known == reason);
     let number = known.unwrap_or_else(|| {
         reasons.push(reason);
         reasons.len() - 1
     });
-    format!("{} [{}]", if socket.accelerated { "lane, in part kernel" } else { "kernel" }, number + 1)
+    format!("{path} [{}]", number + 1)
 }
 
 /// A socket in several lines: its addresses each on a line of its own, so that the longest fit 80
@@ -135,6 +140,9 @@ fn lines(socket: &SocketReading, way: &str) -> String {
     if packets.iter().any(|p| p.is_some_and(|p| p > 0)) || queues.iter().any(|q| q.is_some_and(|q| q > 0)) {
         let ([rx, tx], [rx_queue, tx_queue]) = (packets.map(or_dash), queues.map(or_dash));
         text += &format!(", rx {rx} packets, queue {rx_queue}; tx {tx} packets, queue {tx_queue}");
+    }
+    if let Some(polled) = &socket.polled {
+        text += &format!(", {} found by polling, {} slept", polled.found, polled.slept);
     }
     if let Some(tcp) = &socket.tcp {
         text += &format!("; RTT {} us, cwnd {}, rexmit {}", tcp.srtt_us, tcp.cwnd, tcp.retransmits);
@@ -187,6 +195,7 @@ fn totals(lanes: &[Lane]) -> BTreeMap<&'static str, u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reading::Polled;
     use super::*;
 
     fn lane(program: &str, reason: Option<&'static str>) -> Lane {
@@ -234,6 +243,9 @@ mod tests {
         let page = page(&reading, None);
         assert_eq!(page.matches(WHY).count(), 1, "{page}");
         assert!(page.contains("kernel\n") && !page.contains("[1]"), "{page}");
+        reading.lanes[0].sockets[0].polled = Some(Polled { found: 7, slept: 2 });
+        let page = super::page(&reading, Some(80));
+        assert!(page.contains("kernel, polled") && page.contains(", 7 found by polling, 2 slept"), "{page}");
         assert!(!page.contains("no program"), "{page}");
     }
 
@@ -251,6 +263,7 @@ mod tests {
             protocol: "tcp",
             accelerated: reason.is_none(),
             reason: reason.map(str::to_owned),
+            polled: None,
             pid: 100,
             fd: 5,
             local: local.to_owned(),

@@ -91,6 +91,9 @@ pub struct SocketReading {
     /// Why it is not accelerated, or why some of its packets take the kernel's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Of a socket on the kernel that its program polls before it sleeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub polled: Option<Polled>,
     /// Its process.
     pub pid: u32,
     /// Its descriptor or handle there.
@@ -120,6 +123,15 @@ pub struct SocketReading {
     /// Of a TCP connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<Tcp>,
+}
+
+/// How often polling the kernel's socket was of use.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Polled {
+    /// Calls that have found something while they polled.
+    pub found: u32,
+    /// Calls that have polled in vain, and then slept.
+    pub slept: u32,
 }
 
 /// Figures of a TCP connection; times in microseconds, sizes in bytes.

@@ -1,7 +1,7 @@
 //! What the service and a lane's memory say, as parts of a reading. A program writes the rows of
 //! its lane itself, so anything may be in them.
 
-use super::reading::{ClaimReading, Interface, SocketReading, Tcp};
+use super::reading::{ClaimReading, Interface, Polled, SocketReading, Tcp};
 use tickwire_lane::control::{Accelerated, AttachMode, ClaimInfo, ClaimKind, Reason};
 use tickwire_stack::table::{SocketRow, kind};
 use tickwire_steer::counters::GuardRefusal;
@@ -72,6 +72,8 @@ pub fn socket(row: &SocketRow) -> Option<SocketReading> {
         protocol,
         accelerated,
         reason: (!accelerated || row.reason.get() != 0).then(|| row_reason(row.reason.get())),
+        polled: (!accelerated && row.polled.get() != 0)
+            .then(|| Polled { found: row.polls_found.get(), slept: row.polls_slept.get() }),
         pid: row.pid.get(),
         fd: row.fd.get(),
         local: row.local.get().to_string(),
@@ -175,7 +177,10 @@ mod tests {
         row.state.set(u32::MAX);
         let seen = socket(&row).unwrap();
         assert!(!seen.accelerated && seen.reason.unwrap().contains("loopback"));
-        assert_eq!(seen.state, "?");
+        assert_eq!((seen.state, seen.polled.is_none()), ("?", true));
+        row.polled.set(1);
+        row.polls_found.set(7);
+        assert_eq!(socket(&row).unwrap().polled.map(|polled| (polled.found, polled.slept)), Some((7, 0)));
         row.reason.set(60_000);
         assert!(socket(&row).unwrap().reason.unwrap().contains("60000"));
     }

@@ -6,7 +6,7 @@ use crate::hook::winsock;
 use crate::names::{endpoint, put};
 use crate::notice::record;
 use crate::real::{self, Kind};
-use crate::socket::{Handled, Socket, State, poll, table};
+use crate::socket::{Handled, Socket, State, kernel_polling, poll, table};
 use tickwire_lane::control::Reason;
 use tickwire_stack::tcp::Shutdown;
 use tickwire_windows_abi::sockaddr;
@@ -134,11 +134,17 @@ pub(super) unsafe extern "system" fn accept(socket: SOCKET, name: *mut SOCKADDR,
 /// A connection that the kernel has accepted, for a listener of which the lane has a half, perhaps.
 pub(super) fn of_kernel(listener: SOCKET, accepted: SOCKET) -> SOCKET {
     let after = || {
-        let Some(known) = table::get(listener).filter(|known| known.has_kernel_half()) else { return };
-        if accepted != INVALID_SOCKET {
-            known.hand_on_by_kernel(accepted);
+        let Some(known) = table::get(listener) else { return };
+        if known.has_kernel_half() {
+            if accepted != INVALID_SOCKET {
+                known.hand_on_by_kernel(accepted);
+            }
+            known.enable_events(record::ACCEPT);
         }
-        known.enable_events(record::ACCEPT);
+        if accepted != INVALID_SOCKET {
+            kernel_polling::note_traffic();
+            table::insert(accepted, known.accepted_by_kernel(accepted));
+        }
     };
     boundary::caught((), after);
     accepted

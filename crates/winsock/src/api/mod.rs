@@ -13,7 +13,9 @@
 //! | `files` | a socket's handle as a file: `ReadFile`, `WriteFile`; closing handles |
 //! | `asking` | names, options |
 //! | `ioctl` | `WSAIoctl`, `ioctlsocket` |
+//! | `select_sets` | the sets of `select` |
 //! | `waiting` | `select`, `WSAPoll` |
+//! | `kernel_waiting` | the same where the kernel has all of the sockets |
 //! | `noticing` | `WSAEventSelect`, `WSAEnumNetworkEvents`, `WSAAsyncSelect` |
 //! | `process_end` | what was sent before the process ends |
 
@@ -22,6 +24,7 @@ mod afd;
 mod asking;
 mod files;
 mod ioctl;
+mod kernel_waiting;
 mod making;
 mod moving;
 mod noticing;
@@ -29,6 +32,7 @@ mod overlapped;
 mod ports;
 mod process_end;
 mod scattered;
+mod select_sets;
 mod transmitting;
 mod waiting;
 

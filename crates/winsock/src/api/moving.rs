@@ -6,8 +6,7 @@ use crate::hook::winsock;
 use crate::names::{endpoint, put};
 use crate::notice::record;
 use crate::program_memory::{check_readable, check_writable};
-use crate::socket::table;
-use crate::socket::{Kind, ReceiveFlags, Received, Socket};
+use crate::socket::{Kind, ReceiveFlags, Received, Socket, kernel_polling, table};
 use std::ptr::{null, null_mut};
 use tickwire_stack::addr::{Endpoint, Family};
 use windows_sys::Win32::Networking::WinSock::{MSG_OOB, MSG_PEEK, MSG_WAITALL, SOCKADDR, SOCKET, SOCKET_ERROR};
@@ -128,8 +127,13 @@ pub(super) unsafe extern "system" fn recv_from(
 /// lane.
 pub(super) fn of_kernel(socket: SOCKET, result: i32) -> i32 {
     let after = || {
-        let known = table::get(socket).filter(|known| known.has_kernel_half());
-        known.iter().for_each(|known| known.enable_events(record::READ));
+        let Some(known) = table::get(socket) else { return };
+        if result >= 0 {
+            kernel_polling::note_traffic();
+        }
+        if known.has_kernel_half() {
+            known.enable_events(record::READ);
+        }
     };
     boundary::caught((), after);
     result

@@ -2,12 +2,17 @@
 
 use crate::hook::boundary::caught;
 use crate::hook::{ntdll, reentrancy};
-use crate::lane::lane_if_begun;
+use crate::lane::{has_packets, lane_if_begun};
+use crate::socket::kernel_polling::{Polling, note_traffic};
 use crate::socket::request::file_modes;
 use crate::socket::request::port::{CompletionInformation, CompletionPort, posted};
 use crate::socket::table;
 use std::ffi::c_void;
-use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS};
+use std::ptr::null;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use windows_sys::Win32::Foundation::{HANDLE, NTSTATUS, STATUS_SUCCESS, STATUS_TIMEOUT};
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use windows_sys::Win32::System::WindowsProgramming::FILE_SKIP_COMPLETION_PORT_ON_SUCCESS;
 
@@ -48,6 +53,9 @@ unsafe fn note(file: HANDLE, information: *const c_void, len: u32, class: i32) {
             match table::get(file.addr()) {
                 Some(socket) => {
                     let port = given.and_then(|given| CompletionPort::new(given).ok());
+                    if port.is_some() {
+                        SOCKETS_HAVE_PORTS.store(true, Relaxed);
+                    }
                     socket.set_mode(|mode| mode.port = port);
                 }
                 None => file_modes::note_port(file.addr(), given),
@@ -76,7 +84,7 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion(
     // SAFETY: the caller's arguments.
     unsafe {
         poll_lane(timeout);
-        ntdll::NT_REMOVE_IO_COMPLETION.get()(port, key, context, status, timeout)
+        polled_remove(timeout, |timeout| ntdll::NT_REMOVE_IO_COMPLETION.get()(port, key, context, status, timeout))
     }
 }
 
@@ -91,7 +99,51 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion_ex(
     // SAFETY: the caller's arguments.
     unsafe {
         poll_lane(timeout);
-        ntdll::NT_REMOVE_IO_COMPLETION_EX.get()(port, entries, count, removed, timeout, is_alertable)
+        let remove =
+            |timeout| ntdll::NT_REMOVE_IO_COMPLETION_EX.get()(port, entries, count, removed, timeout, is_alertable);
+        // One that is alertable runs code of the program, which must not count as this library's.
+        if is_alertable == 0 { polled_remove(timeout, remove) } else { remove(timeout) }
+    }
+}
+
+/// Some socket has been given a port.
+static SOCKETS_HAVE_PORTS: AtomicBool = AtomicBool::new(false);
+
+/// Removes a completion from a port. If all sockets are the kernel's, the thread polls the port
+/// before it sleeps: by removing without waiting, again and again.
+///
+/// # Safety
+/// The timeout can be read, or is null: without end. `remove` may be called with either.
+unsafe fn polled_remove(timeout: *const i64, remove: impl Fn(*const i64) -> NTSTATUS) -> NTSTATUS {
+    static NOW: i64 = 0;
+    if !SOCKETS_HAVE_PORTS.load(Relaxed) || has_packets() || reentrancy::is_inside() {
+        return remove(timeout);
+    }
+    // SAFETY: as the caller promises. Units of 100 ns, below zero from now on.
+    let time = unsafe { timeout.as_ref() }.copied();
+    let begin = Instant::now();
+    let polled = caught(None, || {
+        let polling = Polling::begin().filter(|_| time != Some(0))?;
+        let until = time.filter(|time| *time < 0).map(|time| begin + Duration::from_nanos(time.unsigned_abs() * 100));
+        let mut outcome = STATUS_TIMEOUT;
+        polling.poll(until, || {
+            outcome = remove(&raw const NOW);
+            outcome != STATUS_TIMEOUT
+        });
+        Some(outcome)
+    });
+    match polled {
+        Some(STATUS_TIMEOUT) | None => {
+            let passed = i64::try_from(begin.elapsed().as_nanos() / 100).unwrap_or(i64::MAX);
+            // (0 would be a time in the past, which is the same.)
+            let left = time.map(|time| if time < 0 { time.saturating_add(passed).min(0) } else { time });
+            let outcome = remove(left.as_ref().map_or(null(), |left| &raw const *left));
+            if outcome == STATUS_SUCCESS {
+                caught((), note_traffic);
+            }
+            outcome
+        }
+        Some(outcome) => outcome,
     }
 }
 

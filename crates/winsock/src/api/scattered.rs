@@ -340,7 +340,7 @@ pub(super) unsafe extern "system" fn wsa_accept(
     condition: LPCONDITIONPROC,
     context: usize,
 ) -> SOCKET {
-    let accept = || match table::get(socket).and_then(|known| known.on_lane()) {
+    let accept = || match table::get(socket) {
         // SAFETY: the caller's arguments.
         Some(_) if condition.is_none() => unsafe { super::making::accept_ours(socket, name, len) },
         // SAFETY: the caller's arguments.

@@ -1,6 +1,8 @@
 //! `select` and `WSAPoll`: some of the sockets may be the lane's, some the kernel's.
 
 use super::call;
+use super::kernel_waiting::{poll_list, poll_sets};
+use super::select_sets::{MOST, Set, ask_kernel, until};
 use crate::hook::boundary::WinsockError;
 use crate::hook::winsock;
 use crate::lane::{Access, lane};
@@ -8,14 +10,11 @@ use crate::notice::Condition;
 use crate::socket::Socket;
 use crate::socket::readiness::{KernelPart, wait_until_ready};
 use crate::socket::table;
-use std::ptr::{addr_of_mut, null_mut};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickwire_stack::SocketId;
 use windows_sys::Win32::Networking::WinSock::{FD_SET, SOCKET, SOCKET_ERROR, TIMEVAL, WSAPOLLFD};
-
-/// The most sockets in a set or list: more than any program has.
-const MOST: usize = 1 << 16;
 
 /// The sockets of these handles that are on the lane, by their places.
 fn on_lane(handles: &[SOCKET]) -> Vec<OnLane> {
@@ -56,67 +55,6 @@ fn conditions<'s>(sockets: impl IntoIterator<Item = &'s OnLane>) -> Vec<Conditio
     }
 }
 
-/// A set of sockets, as a program has it.
-struct Set {
-    at: *mut FD_SET,
-    sockets: Vec<SOCKET>,
-    wanted: Condition,
-}
-
-impl Set {
-    /// # Safety
-    /// `at` is null, or a set of as many sockets as it says.
-    unsafe fn read(at: *mut FD_SET, wanted: Condition) -> Result<Self, WinsockError> {
-        if at.is_null() {
-            return Ok(Self { at, sockets: Vec::new(), wanted });
-        }
-        // SAFETY: as the caller promises; the array is as long as the program has made it.
-        let sockets = unsafe {
-            let count = (*at).fd_count as usize;
-            if count > MOST {
-                return Err(WinsockError::INVALID);
-            }
-            std::slice::from_raw_parts(addr_of_mut!((*at).fd_array).cast::<SOCKET>(), count).to_vec()
-        };
-        Ok(Self { at, sockets, wanted })
-    }
-
-    /// Leaves these sockets in the set. They are some of those that were in it.
-    ///
-    /// # Safety
-    /// As [`Set::read`].
-    unsafe fn write(&self, ready: &[SOCKET]) {
-        if self.at.is_null() {
-            return;
-        }
-        // SAFETY: as the caller promises: there is room for as many as there were.
-        unsafe {
-            (*self.at).fd_count = ready.len() as u32;
-            let array = addr_of_mut!((*self.at).fd_array).cast::<SOCKET>();
-            std::ptr::copy_nonoverlapping(ready.as_ptr(), array, ready.len());
-        }
-    }
-}
-
-/// A set for the kernel: as `FD_SET`, but as long as it must be.
-struct KernelSet(Vec<usize>);
-
-impl KernelSet {
-    fn new(sockets: &[SOCKET]) -> Self {
-        // The count is 32 bits at the beginning of a structure that is aligned as a socket is.
-        Self(std::iter::once(sockets.len()).chain(sockets.iter().copied()).collect())
-    }
-
-    fn pointer(&mut self) -> *mut FD_SET {
-        if self.0.len() == 1 { null_mut() } else { self.0.as_mut_ptr().cast() }
-    }
-
-    fn ready(&self) -> &[SOCKET] {
-        let count = self.0[0] & u32::MAX as usize;
-        self.0.get(1..1 + count).unwrap_or_default()
-    }
-}
-
 pub(super) unsafe extern "system" fn select(
     ignored: i32,
     read: *mut FD_SET,
@@ -124,21 +62,23 @@ pub(super) unsafe extern "system" fn select(
     except: *mut FD_SET,
     timeout: *const TIMEVAL,
 ) -> i32 {
+    let left = Cell::new(None);
+    let original = || {
+        let left = left.get();
+        let timeout = left.as_ref().map_or(timeout, |left| &raw const *left);
+        // SAFETY: the caller's arguments, or what polling has left of its time.
+        unsafe { winsock::SELECT.get()(ignored, read, write, except, timeout) }
+    };
     // SAFETY: the caller's arguments.
-    call(
-        SOCKET_ERROR,
-        || unsafe { select_ours(read, write, except, timeout) },
-        || unsafe { winsock::SELECT.get()(ignored, read, write, except, timeout) },
-    )
+    call(SOCKET_ERROR, || unsafe { select_ours([read, write, except], timeout, &left) }, original)
 }
 
 /// # Safety
 /// As the documentation of `select` has it.
 unsafe fn select_ours(
-    read: *mut FD_SET,
-    write: *mut FD_SET,
-    except: *mut FD_SET,
+    [read, write, except]: [*mut FD_SET; 3],
     timeout: *const TIMEVAL,
+    left: &Cell<Option<TIMEVAL>>,
 ) -> Result<Option<i32>, WinsockError> {
     // SAFETY: as the caller promises.
     let sets = unsafe {
@@ -150,7 +90,8 @@ unsafe fn select_ours(
     };
     let ours: Vec<Vec<OnLane>> = sets.iter().map(|set| on_lane(&set.sockets)).collect();
     if ours.iter().all(Vec::is_empty) {
-        return Ok(None);
+        // SAFETY: as the caller promises.
+        return unsafe { poll_sets(&sets, timeout.as_ref(), left) };
     }
     // SAFETY: as the caller promises.
     let until = unsafe { timeout.as_ref() }.map(until).transpose()?;
@@ -206,40 +147,19 @@ unsafe fn select_ours(
     Ok(Some(count as i32))
 }
 
-/// The time at which a wait ends.
-fn until(time: &TIMEVAL) -> Result<Instant, WinsockError> {
-    match (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) {
-        (Ok(seconds), Ok(micros)) => Ok(Instant::now() + Duration::from_secs(seconds) + Duration::from_micros(micros)),
-        _ => Err(WinsockError::INVALID),
-    }
-}
-
-/// Which of the kernel's sockets are ready now.
-fn ask_kernel(sets: &[Vec<SOCKET>]) -> Result<[Vec<SOCKET>; 3], WinsockError> {
-    let mut asked = [0, 1, 2].map(|number| KernelSet::new(&sets[number]));
-    let [read, write, except] = &mut asked;
-    let now = TIMEVAL { tv_sec: 0, tv_usec: 0 };
-    // SAFETY: sets of this function's own, or none.
-    let count = unsafe { winsock::SELECT.get()(0, read.pointer(), write.pointer(), except.pointer(), &raw const now) };
-    match count {
-        SOCKET_ERROR => Err(crate::real::last()),
-        0 => Ok(Default::default()),
-        _ => Ok(asked.map(|set| set.ready().to_vec())),
-    }
-}
-
 pub(super) unsafe extern "system" fn wsa_poll(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> i32 {
-    // SAFETY: the caller's arguments.
+    let left_ms = Cell::new(timeout_ms);
+    // SAFETY: the caller's arguments, and what polling has left of the time.
     call(
         SOCKET_ERROR,
-        || unsafe { poll_ours(sockets, count, timeout_ms) },
-        || unsafe { winsock::WSA_POLL.get()(sockets, count, timeout_ms) },
+        || unsafe { poll_ours(sockets, count, &left_ms) },
+        || unsafe { winsock::WSA_POLL.get()(sockets, count, left_ms.get()) },
     )
 }
 
 /// # Safety
 /// As the documentation of `WSAPoll` has it.
-unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Result<Option<i32>, WinsockError> {
+unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, left_ms: &Cell<i32>) -> Result<Option<i32>, WinsockError> {
     let count = count as usize;
     if sockets.is_null() || count > MOST {
         return Ok(None);
@@ -248,10 +168,11 @@ unsafe fn poll_ours(sockets: *mut WSAPOLLFD, count: u32, timeout_ms: i32) -> Res
     let list = unsafe { std::slice::from_raw_parts_mut(sockets, count) };
     let handles: Vec<SOCKET> = list.iter().map(|entry| entry.fd).collect();
     let ours = on_lane(&handles);
+    let time_ms = u64::try_from(left_ms.get()).ok();
+    let until = time_ms.map(|time_ms| Instant::now() + Duration::from_millis(time_ms));
     if ours.is_empty() {
-        return Ok(None);
+        return poll_list(list, until, left_ms);
     }
-    let until = u64::try_from(timeout_ms).ok().map(|time_ms| Instant::now() + Duration::from_millis(time_ms));
     let events: Vec<i16> = ours.iter().map(|own| list[own.place].events).collect();
     let is_ready = |access: &mut Access<'_>| {
         let mut all = ours.iter().zip(&events);

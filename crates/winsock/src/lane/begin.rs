@@ -38,6 +38,11 @@ pub(crate) fn lane_if_begun() -> Option<&'static Lane> {
     LANE.get()?.as_ref().ok()
 }
 
+/// Whether this process has a lane that gets packets.
+pub(crate) fn has_packets() -> bool {
+    lane_if_begun().is_some_and(|lane| lane.has_packets)
+}
+
 /// The connection of a program that has no lane. While it is there, `tickwire stat` shows the
 /// program, and why.
 static UNSERVED: OnceLock<Control> = OnceLock::new();
@@ -57,12 +62,15 @@ fn begin() -> Result<Lane, Reason> {
             return Err(reason);
         }
     };
+    // A service without a driver gives a lane all the same, which shows the program's sockets.
+    let has_packets = control.packets_come().inspect_err(|reason| without_lane::say(*reason)).is_ok();
     Ok(Lane {
         core: Mutex::new(core),
         ring,
         changed: Condvar::new(),
         control,
         is_lost: AtomicBool::new(false),
+        has_packets,
         last_packet: AtomicU64::new(clock::now().as_nanos()),
         kernel_halves,
         offered_ports: OfferedPorts::default(),

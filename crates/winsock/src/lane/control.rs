@@ -78,6 +78,17 @@ impl Control {
         let _ = self.ask(&Request::OnKernel { program: Name::new(&program()), reason }, &[]);
     }
 
+    /// Whether the service has a driver that gives packets to lanes.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn packets_come(&self) -> Result<(), Reason> {
+        match self.ask(&Request::ListInterfaces { after: 0 }, &[])? {
+            Reply::Interface { info } if info.reason == Reason::NoDriver => Err(info.reason),
+            _ => Ok(()),
+        }
+    }
+
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }

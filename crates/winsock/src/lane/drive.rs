@@ -5,6 +5,7 @@
 //! helper thread takes packets in.
 
 use super::{Core, Lane};
+use crate::spin;
 use std::os::windows::io::BorrowedHandle;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
@@ -15,12 +16,6 @@ use tickwire_stack::Stack;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::time::Instant;
-
-/// For so long a thread polls before it sleeps, if there were packets lately.
-const POLL: Duration = Duration::from_micros(100);
-
-/// "Lately".
-const LATELY_NS: u64 = 5_000_000;
 
 /// A sleeping thread looks again at least so often: a change that it has missed costs no more.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -112,8 +107,7 @@ impl Lane {
         until: Option<SystemTime>,
         mut call: impl FnMut(&mut Access<'_>) -> Option<T>,
     ) -> Waited<T> {
-        let polls_until = SystemTime::now() + POLL;
-        let is_lately = clock::now().as_nanos().saturating_sub(self.last_packet.load(Relaxed)) < LATELY_NS;
+        let polls_until = SystemTime::now() + self.poll_time();
         loop {
             let seen = {
                 let mut core = self.lock();
@@ -130,12 +124,20 @@ impl Lane {
                 self.leave(&mut self.lock());
                 return if is_over { Waited::TimedOut } else { Waited::Lost };
             }
-            if is_lately && now < polls_until {
-                self.poll(polls_until);
+            if now < polls_until {
+                // In slices: others may have changed something meanwhile.
+                let slice = (now + spin::SLICE).min(polls_until);
+                self.poll(until.map_or(slice, |until| until.min(slice)));
             } else {
                 self.sleep(seen, until.map(|until| until.saturating_duration_since(now)));
             }
         }
+    }
+
+    /// For how long a thread polls that is about to wait: if there were packets lately, usually.
+    fn poll_time(&self) -> Duration {
+        let since = clock::now().as_nanos().saturating_sub(self.last_packet.load(Relaxed));
+        spin::budget(Duration::from_nanos(since) < spin::LATELY)
     }
 
     /// Polls the ring without the lock, until there is something or the time is over.
@@ -160,9 +162,10 @@ impl Lane {
             self.enter(|_| ());
         }
         self.deliver();
-        let is_lately = clock::now().as_nanos().saturating_sub(self.last_packet.load(Relaxed)) < LATELY_NS;
-        let (true, Ok(_polling)) = (waits && is_lately, self.polling.try_lock()) else { return };
-        let until = SystemTime::now() + POLL;
+        // Others may have something for the port, which is not seen here.
+        let time = self.poll_time().min(spin::SLICE);
+        let (true, Ok(_polling)) = (waits && !time.is_zero(), self.polling.try_lock()) else { return };
+        let until = SystemTime::now() + time;
         while told() == seen && SystemTime::now() < until {
             self.poll(until);
             self.enter(|_| ());

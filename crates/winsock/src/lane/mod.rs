@@ -26,7 +26,7 @@ mod kernel_halves;
 mod offered_ports;
 mod without_lane;
 
-pub(crate) use begin::{lane, lane_if_begun};
+pub(crate) use begin::{has_packets, lane, lane_if_begun};
 pub(crate) use drive::{Access, Waited};
 pub(crate) use events::{Happened, deliver_to};
 
@@ -41,6 +41,7 @@ use tickwire_lane::record_ring::RecordRing;
 use tickwire_lane_windows::lane_memory::ReadRing;
 use tickwire_lane_windows::port::ProgramPort;
 use tickwire_stack::Stack;
+use tickwire_stack::table::SocketRow;
 
 /// What the lock protects.
 pub(crate) struct Core {
@@ -71,6 +72,8 @@ pub(crate) struct Lane {
     control: Control,
     /// The lane is of no use any more: the service has gone.
     is_lost: AtomicBool,
+    /// The service has a driver. Without one, all sockets stay on the kernel.
+    has_packets: bool,
     /// When packets last came, in nanoseconds of the lane's clock.
     last_packet: AtomicU64,
     kernel_halves: KernelHalves,
@@ -96,6 +99,11 @@ pub(crate) type Work = Box<dyn FnMut(&Lane, AtEnd) -> bool + Send>;
 pub(crate) struct AtEnd(pub(crate) bool);
 
 impl Lane {
+    /// The rows of sockets that stay on the kernel.
+    pub(crate) fn kernel_rows<T>(&self, call: impl FnOnce(&[SocketRow]) -> T) -> T {
+        call(self.lock().stack.kernel_rows())
+    }
+
     /// Has the helper thread do this until it is done.
     pub(crate) fn finish(&self, work: Work) {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).push(work);

@@ -1,6 +1,8 @@
-//! A program that gets no lane says so once. `tickwire run --require` wants none that runs without.
+//! A program that gets no lane, or one without packets, says so once. `tickwire run --require`
+//! wants none that runs so.
 
 use super::control::program;
+use crate::spin;
 use std::io::Write;
 use tickwire_lane::control::Reason;
 
@@ -22,7 +24,8 @@ pub(super) fn say(reason: Reason) {
         std::process::exit(UNAVAILABLE);
     }
     if !is_on(NOTED) {
-        print(&format!("tickwire: {program} runs on the kernel's network stack: {reason}"));
+        let polled = if spin::does_poll() { ", polled" } else { "" };
+        print(&format!("tickwire: {program} runs on the kernel's network stack{polled}: {reason}"));
     }
 }
 

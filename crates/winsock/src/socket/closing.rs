@@ -108,7 +108,7 @@ impl Socket {
         self.cancel(|_| true);
         // From now on the program is told of nothing, also if another thread is about to do so.
         self.notices.ask(None, 0);
-        if let State::Kernel { row: Some(row) } = before {
+        if let State::Kernel { row: Some(row), .. } = before {
             kernel_row::hide(row);
         }
         let lane = lane_if_begun()?;

@@ -8,6 +8,7 @@
 //! | `transfer` | sending and receiving |
 //! | `events` | what happens while no thread waits |
 //! | `noticing` | what is the case at a socket, and telling the program of it |
+//! | `kernel_polling` | polling the kernel's sockets before a call sleeps |
 //! | `kernel_row` | sockets that stay on the kernel are shown |
 //! | `options` | the options of a socket |
 //! | `readiness` | which sockets are ready |
@@ -20,6 +21,7 @@
 mod closing;
 mod error;
 pub(crate) mod events;
+pub(crate) mod kernel_polling;
 mod kernel_row;
 mod losing;
 mod noticing;
@@ -44,7 +46,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tickwire_lane::control::Claim;
+use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::addr::Family;
 use tickwire_stack::{ListenerId, TcpId, UdpId};
 
@@ -79,6 +81,8 @@ pub(crate) enum State {
     Kernel {
         /// Its row in the lane's table.
         row: Option<usize>,
+        /// Why.
+        reason: Reason,
     },
     /// A UDP socket on the lane.
     Udp {

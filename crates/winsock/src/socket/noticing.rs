@@ -125,6 +125,7 @@ impl Socket {
         {
             let state = self.lock();
             if matches!(*state, State::Kernel { .. }) {
+                self.set_nonblocking(true);
                 return Ok(Handled::Kernel);
             }
             // A socket that goes to the kernel takes it along: that is done with this lock held.
@@ -177,6 +178,7 @@ impl Socket {
     /// If the socket is to block, and the program asks for events.
     pub(crate) fn change_blocking(&self, is_nonblocking: bool) -> Outcome<()> {
         if self.is_kernels() {
+            self.set_nonblocking(is_nonblocking);
             return Ok(Handled::Kernel);
         }
         if !is_nonblocking && self.notices.are_asked_for() {

@@ -19,7 +19,7 @@ const MOST_OFFERS: usize = 8;
 impl Socket {
     /// The kernel has the socket from now on.
     pub(super) fn leave(&self, state: &mut State, reason: Reason) {
-        *state = State::Kernel { row: kernel_row::show(self, reason) };
+        *state = State::Kernel { row: kernel_row::show(self, reason), reason };
         self.notices.hand_to_kernel(self.handle);
         self.tell_polls();
     }
@@ -147,7 +147,10 @@ impl Socket {
 
     /// Takes a connection, as a new socket, and its peer.
     pub(crate) fn accept(&self) -> Outcome<(Self, Endpoint)> {
-        let State::Listener { id, .. } = self.state() else { return Ok(Handled::Kernel) };
+        let State::Listener { id, .. } = self.state() else {
+            self.poll_before_accept();
+            return Ok(Handled::Kernel);
+        };
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
         if !self.wait_for_half(id.into(), self.receive_until())? {
             return Ok(Handled::Kernel);
@@ -178,10 +181,23 @@ impl Socket {
 
     /// The kernel has the socket, and its connection.
     pub(crate) fn stay_on_kernel(&self) {
+        self.stay_because_of(Reason::Loopback);
+    }
+
+    fn stay_because_of(&self, reason: Reason) {
         let mut state = self.lock();
         if matches!(*state, State::Idle) {
-            self.leave(&mut state, Reason::Loopback);
+            self.leave(&mut state, reason);
         }
+    }
+
+    /// The kernel has accepted a connection at this listener: it has that one, too.
+    pub(crate) fn accepted_by_kernel(&self, handle: real::Handle) -> Self {
+        let accepted = Self::new(handle, self.family, Kind::Stream);
+        accepted.set_nonblocking(self.is_nonblocking());
+        let reason = if let State::Kernel { reason, .. } = self.state() { reason } else { Reason::Loopback };
+        accepted.stay_because_of(reason);
+        accepted
     }
 
     /// Connects.

@@ -198,7 +198,9 @@ impl Socket {
 
     fn try_receive(&self, buffer: &mut [u8], flags: ReceiveFlags) -> Outcome<Received> {
         match self.state() {
-            State::Idle | State::Kernel { .. } => Ok(Handled::Kernel),
+            State::Idle => Ok(Handled::Kernel),
+            State::Kernel { .. } if flags.is_urgent => Ok(Handled::Kernel),
+            State::Kernel { row, .. } => self.poll_kernel(row).map(|()| Handled::Kernel),
             _ if self.is_receive_shut() => Err(WinsockError::SHUT),
             State::Udp { id, .. } if !self.wait_for_half(id.into(), self.receive_until())? => Ok(Handled::Kernel),
             State::Udp { id, .. } => match self.receive_datagram(id, buffer, flags) {

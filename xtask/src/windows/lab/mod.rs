@@ -9,6 +9,7 @@ mod events;
 mod lane;
 mod overlapped;
 mod plain;
+mod polled;
 mod program;
 mod service_clock;
 mod testbed;
@@ -56,6 +57,8 @@ const CASES: &[Case] = &[
     ("the_program_says_what_is_missing", program::bad_input),
     ("the_program_is_a_service_of_windows", program::managed),
     ("a_capture_has_the_packets_of_a_lane", capture::recorded),
+    ("programs_without_a_driver_poll_the_kernels_sockets", polled::without_driver),
+    ("waits_end_in_time_with_and_without_polling", polled::waits),
     ("a_clock_keeps_its_bound", clock::keeps_its_bound),
     ("the_service_keeps_the_clock", service_clock::kept),
 ];

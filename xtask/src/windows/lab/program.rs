@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::{Ended, LabPair, Process, tools};
 
@@ -25,7 +26,7 @@ const COUNT: u32 = 20_000;
 const FEWER: u32 = 1000;
 
 /// Exit statuses of `tickwire run`, as on Linux.
-const UNAVAILABLE: i32 = 69;
+pub(super) const UNAVAILABLE: i32 = 69;
 const FAILED: i32 = 125;
 const NOT_FOUND: i32 = 127;
 
@@ -38,7 +39,7 @@ pub(super) fn build() -> Result<()> {
     workspace::run(cross(cargo.args(["build", "--locked", "--package", "tickwire"])))
 }
 
-fn tickwire() -> Result<PathBuf> {
+pub(super) fn tickwire() -> Result<PathBuf> {
     Ok(workspace::target()?.join(TARGET).join("debug/tickwire.exe"))
 }
 
@@ -68,8 +69,15 @@ impl Hosts {
         Ok(Self { program: folder.join("tickwire.exe"), ..hosts })
     }
 
+    /// The program.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.wine.command(&self.program);
+        command.args(arguments);
+        command
+    }
+
     pub(super) fn spawn(&self, arguments: &[&str]) -> Result<Process> {
-        self.wine.spawn(&self.program, arguments)
+        Process::spawn(self.command(arguments))
     }
 
     /// Runs the program to its end.
@@ -100,7 +108,7 @@ impl Hosts {
     }
 
     /// What the service says when it satisfies this.
-    fn stat_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub(super) fn stat_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         tools::until(what, TIMEOUT, || {
             last = self.stat().unwrap_or_default();
@@ -111,7 +119,7 @@ impl Hosts {
     }
 
     /// Ends a Windows process by its number in Wine.
-    fn end_process(&self, lane: &Value) -> Result<()> {
+    pub(super) fn end_process(&self, lane: &Value) -> Result<()> {
         let number = lane["pid"].as_u64().context("no process")?.to_string();
         self.wine.spawn(Path::new("taskkill"), &["/F", "/PID", &number])?.success(TIMEOUT).map(drop)
     }
@@ -134,7 +142,7 @@ pub(super) fn bad_input() -> Result<()> {
     hosts.fails(&["stat"], 1, "no service answers at \\\\.\\pipe\\tickwire: start it with `tickwire service`")?;
     hosts.fails(&["run", "--require", &plain], UNAVAILABLE, "was not started: no service answers at")?;
     // The plain program ends with 2 without arguments.
-    hosts.fails(&["run", &plain], 2, "runs on the kernel's network stack: no service answers at")?;
+    hosts.fails(&["run", &plain], 2, "runs on the kernel's network stack, polled: no service answers at")?;
     hosts.fails(&["run", "no-such-program"], NOT_FOUND, "no-such-program: not found: name its path")?;
     hosts.fails(&["service", "--interface", "Ethernet 7"], 1, "there is no interface \"Ethernet 7\"")?;
     hosts.fails(&["service", "--managed"], 1, "for Windows' service manager")?;

@@ -13,8 +13,8 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 4] =
-    [("plain", &[]), ("events", &["-luser32"]), ("overlapped", &["-lmswsock"]), ("afd", &["-lntdll"])];
+const PROGRAMS: [(&str, &[&str]); 5] =
+    [("plain", &[]), ("events", &["-luser32"]), ("overlapped", &["-lmswsock"]), ("afd", &["-lntdll"]), ("waits", &[])];
 
 /// A program.
 pub(super) fn program(name: &str) -> Result<PathBuf> {

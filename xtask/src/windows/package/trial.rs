@@ -40,7 +40,11 @@ pub(super) fn run(zip: &Path, name: &str) -> Result<()> {
     done(&["help", "capture"], 0, &["Exit status:"])?;
     links(&wine, &folder.join(name))?;
     // The program's own exit status, after one sentence.
-    done(&["run", "--", "cmd.exe", "/c", "exit 3"], 3, &["runs on the kernel's network stack: no service answers"])?;
+    done(
+        &["run", "--", "cmd.exe", "/c", "exit 3"],
+        3,
+        &["runs on the kernel's network stack, polled: no service answers"],
+    )?;
     done(&["run", "--require", "--", "cmd.exe", "/c", "exit 3"], 69, &["was not started: no service answers"])
 }
 

@@ -98,6 +98,7 @@ fn socket(reason: Option<&str>) -> SocketReading {
         protocol: "tcp",
         accelerated: reason.is_none(),
         reason: reason.map(str::to_owned),
+        polled: None,
         pid: 4242,
         fd: 5,
         local: "10.0.0.1:5000".into(),

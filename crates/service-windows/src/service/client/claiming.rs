@@ -22,6 +22,7 @@ impl Client<'_> {
         wanted: (ClaimKind, Endpoint),
         socket: OwnedHandle,
     ) -> Result<Reply, Reason> {
+        self.shared.core().packets_come()?;
         let share = self.shared.users.take(&self.client.user.id, Resource::Claim)?;
         // Before the core is locked: Windows may take its time.
         let (mut socket, mut proven) = self.examine(socket)?;

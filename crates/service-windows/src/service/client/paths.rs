@@ -53,6 +53,7 @@ impl Client<'_> {
     /// Answers [`Request::Resolve`].
     pub(super) fn resolve(&mut self, query: &Query) -> Result<Reply, Reason> {
         self.lane()?;
+        self.shared.core().packets_come()?;
         self.paths.retain(|path| path.found.path.query != *query);
         if self.paths.len() >= MOST_PATHS {
             return Err(Reason::LaneFull);

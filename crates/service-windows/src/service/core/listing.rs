@@ -7,7 +7,7 @@ use crate::packet_thread::PathCounters;
 use crate::users::{User, UserId};
 use std::sync::Arc;
 use std::time::Instant;
-use tickwire_lane::control::{Accelerated, Claim, ClaimInfo, CountersOf, Figures, LaneInfo, Name, Reason};
+use tickwire_lane::control::{Accelerated, AttachMode, Claim, ClaimInfo, CountersOf, Figures, LaneInfo, Name, Reason};
 use tickwire_lane_windows::lane_memory::{LIMITS, LaneMemory};
 use tickwire_registry::LaneId;
 
@@ -41,7 +41,8 @@ impl Core {
         let mut lanes = first.into_iter().flat_map(|first| self.lanes.range(first..));
         if let Some((&lane, record)) = lanes.find(|(_, record)| viewer.may_see(&record.user)) {
             let claims = self.claims.count(lane) as u32;
-            let info = LaneInfo { lane, claims, ..listed(record.process, record.program, record.begun) };
+            let reason = self.packets_come().err().unwrap_or_default();
+            let info = LaneInfo { lane, claims, reason, ..listed(record.process, record.program, record.begun) };
             return Some(ListedLane { cursor: lane.into(), info, memory: Some(Arc::clone(&record.memory)) });
         }
         let mut unserved = self.unserved.range(after.saturating_sub(UNSERVED) + 1..);
@@ -72,7 +73,10 @@ impl Core {
 
     /// The network card, if it comes after an index.
     pub(in crate::service) fn next_interface(&self, after: u32) -> Option<Accelerated> {
-        let card = self.host.describe(self.driver);
+        let mut card = self.host.describe(self.driver);
+        if let Err(reason) = self.packets_come() {
+            (card.mode, card.reason) = (AttachMode::None, reason);
+        }
         (card.interface > after).then_some(card)
     }
 

@@ -88,6 +88,8 @@ pub(super) struct Core {
     block: Option<PortBlock>,
     /// The driver's name.
     driver: &'static str,
+    /// There is a driver: lanes get packets.
+    has_driver: bool,
     /// Programs that stay on the kernel, by a number for each.
     unserved: BTreeMap<u64, UnservedProgram>,
     last: LaneId,
@@ -105,6 +107,7 @@ impl Core {
         host: AcceleratedHost,
         ports: Option<RangeInclusive<u16>>,
     ) -> io::Result<Self> {
+        let has_driver = card.has_driver();
         let block = ports.map(|ports| {
             card.set_block(ports.clone());
             PortBlock::new(ports)
@@ -125,6 +128,7 @@ impl Core {
             host,
             block,
             driver,
+            has_driver,
             unserved,
             last,
             last_unserved,
@@ -136,6 +140,14 @@ impl Core {
 
     pub(super) fn has_lost_card(&self) -> bool {
         self.packets.has_ended()
+    }
+
+    /// Whether lanes can have packets.
+    ///
+    /// # Errors
+    /// Why not: all sockets stay on the kernel.
+    pub(super) fn packets_come(&self) -> Result<(), Reason> {
+        if self.has_driver { Ok(()) } else { Err(Reason::NoDriver) }
     }
 
     pub(super) fn mtu(&self) -> u32 {
