@@ -105,7 +105,7 @@ pub(crate) struct Service {
 /// on, and Ctrl-C is the program's. If it cannot be accelerated (no service, a program of 32 bits)
 /// it runs on Windows' own stack and one line on standard error says why.
 #[derive(Debug, Args)]
-#[command(override_usage = "tickwire run [OPTIONS] <PROGRAM> [ARG]...", after_long_help = include_str!("manual/run.txt"))]
+#[command(override_usage = "tickwire run [OPTIONS] <PROGRAM> [ARG]...\n       tickwire run --add|--remove <SERVICE>\n       tickwire run --list", after_long_help = include_str!("manual/run.txt"))]
 pub(crate) struct Run {
     /// Where the service listens.
     #[command(flatten)]
@@ -117,8 +117,22 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) require: bool,
 
+    /// Have a service of Windows accelerated at each start, by putting `tickwire run` and the other
+    /// options before its command line (as administrator)
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["remove", "list", "program"])]
+    pub(crate) add: Option<String>,
+
+    /// Take that back exactly
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["list", "program", "require", "socket"])]
+    pub(crate) remove: Option<String>,
+
+    /// Show the services that were added
+    #[arg(long, conflicts_with_all = ["program", "require", "socket"])]
+    pub(crate) list: bool,
+
     /// The program
-    pub(crate) program: OsString,
+    #[arg(required_unless_present_any = ["add", "remove", "list"])]
+    pub(crate) program: Option<OsString>,
 
     /// Its arguments
     #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
@@ -206,9 +220,16 @@ mod tests {
         let Command::Run(run) = Arguments::parse_from(line).command else {
             panic!("another command");
         };
-        assert!(run.require && run.program == "p.exe");
+        assert!(run.require && run.program.is_some_and(|program| program == "p.exe"));
         assert_eq!(run.arguments, ["--require", "-x"]);
-        for wrong in [&["service", "--install", "--uninstall"][..], &["service", "--driver", "other"], &["run"], &[]] {
+        for wrong in [
+            &["service", "--install", "--uninstall"][..],
+            &["service", "--driver", "other"],
+            &["run"],
+            &["run", "--add", "x", "p.exe"],
+            &["run", "--list", "--remove", "x"],
+            &[],
+        ] {
             assert!(Arguments::try_parse_from([&["tickwire"], wrong].concat()).is_err(), "{wrong:?}");
         }
     }

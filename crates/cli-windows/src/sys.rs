@@ -1,6 +1,8 @@
 //! Calls of Windows. The only unsafe code of this crate.
 #![allow(unsafe_code)]
 
+pub(crate) mod services;
+
 use std::io;
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};

@@ -9,6 +9,7 @@ mod machine;
 mod service;
 
 use crate::args::Doctor;
+use crate::run::services;
 use crate::{driver, installation};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use tickwire_show::output;
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
     let mut findings = vec![machine::windows(), machine::counter(), library(), driver::check()];
     findings.extend(service::check(arguments.socket.pipe()));
+    findings.extend(services::findings());
     let text = if arguments.json {
         serde_json::to_string(&findings).context("cannot print the findings")? + "\n"
     } else {

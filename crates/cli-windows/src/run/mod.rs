@@ -4,19 +4,22 @@
 //! |---|---|
 //! | `obstacle` | why a program will run on Windows' own stack |
 //! | `refusal` | why Windows does not start a program |
+//! | `services` | services of Windows that start by `tickwire run` |
 
 mod obstacle;
 mod refusal;
+pub(crate) mod services;
 
 use crate::args::Run;
 use crate::installation;
 use obstacle::Obstacle;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_lane_windows::control::SOCKET_VARIABLE;
 use tickwire_launcher_windows::{Launch, LaunchError, LoadState, RunningProgram, program_search};
 use tickwire_show::sanitize_terminal::sanitized;
+use tickwire_show::sentence::sentence;
 
 /// The service or the lane is not available, and `--require` was given (`EX_UNAVAILABLE`).
 const EXIT_UNAVAILABLE: u8 = 69;
@@ -28,13 +31,27 @@ const EXIT_NOT_FOUND: u8 = 127;
 /// Within this the library takes its place.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts the program, and ends with its exit status.
+/// Does what the command line says. A program is started, and this ends with its exit status.
 pub(crate) fn run(arguments: &Run) -> ExitCode {
-    if arguments.program.is_empty() {
+    let outcome = match (&arguments.program, &arguments.add, &arguments.remove) {
+        (Some(program), _, _) => return start(program, arguments),
+        (_, Some(service), _) => services::add(service, arguments),
+        (_, _, Some(service)) => services::remove(service),
+        _ => services::list(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &sentence(&error)),
+    }
+}
+
+/// Starts the program, and ends with its exit status.
+fn start(program: &OsStr, arguments: &Run) -> ExitCode {
+    if program.is_empty() {
         return fail(EXIT_NOT_FOUND, "the name of the program is empty");
     }
-    let name = arguments.program.to_string_lossy();
-    let Some(path) = program_search::find(&arguments.program) else {
+    let name = program.to_string_lossy();
+    let Some(path) = program_search::find(program) else {
         return fail(EXIT_NOT_FOUND, &format!("{name}: not found: name its path, or a program in a folder of PATH"));
     };
     let library = match installation::library() {
@@ -51,7 +68,7 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
     }
     let variable = |name: &str, value: Option<&str>| (OsString::from(name), value.map(OsString::from));
     let launch = Launch {
-        program: arguments.program.clone().into(),
+        program: program.into(),
         arguments: arguments.arguments.clone(),
         library,
         require: arguments.require,

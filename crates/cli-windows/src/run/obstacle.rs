@@ -39,8 +39,7 @@ impl fmt::Display for Obstacle {
 impl Obstacle {
     /// Looks at a program's file, and connects to the service.
     pub(super) fn find(program: &Path, pipe: &str) -> Option<Self> {
-        let of_program = File::open(program).ok().and_then(|file| Self::of_image(&FileBytes(file)));
-        of_program.or_else(|| match Client::connect(pipe) {
+        Self::of_file(program).or_else(|| match Client::connect(pipe) {
             Ok(mut service) => has_no_driver(&mut service).then_some(Self::NoDriver),
             Err(error) => Some(Self::Service(error)),
         })
@@ -49,6 +48,11 @@ impl Obstacle {
     /// Whether the library is in the program all the same, and polls the kernel's sockets.
     pub(super) fn leaves_polling(&self) -> bool {
         matches!(self, Self::Service(_) | Self::NoDriver)
+    }
+
+    /// Looks at a program's file alone.
+    pub(super) fn of_file(program: &Path) -> Option<Self> {
+        File::open(program).ok().and_then(|file| Self::of_image(&FileBytes(file)))
     }
 
     /// What cannot be read is for Windows to judge, when it starts the program.

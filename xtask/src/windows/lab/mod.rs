@@ -1,6 +1,7 @@
 //! `cargo xtask windows lab`: Windows programs on hosts of the lab, under Wine. Each case has a lab
 //! of its own.
 
+mod added_service;
 mod afd;
 mod capture;
 mod card;
@@ -59,6 +60,7 @@ const CASES: &[Case] = &[
     ("a_capture_has_the_packets_of_a_lane", capture::recorded),
     ("programs_without_a_driver_poll_the_kernels_sockets", polled::without_driver),
     ("waits_end_in_time_with_and_without_polling", polled::waits),
+    ("a_service_of_windows_is_added_and_removed", added_service::added),
     ("a_clock_keeps_its_bound", clock::keeps_its_bound),
     ("the_service_keeps_the_clock", service_clock::kept),
 ];

@@ -13,8 +13,14 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 5] =
-    [("plain", &[]), ("events", &["-luser32"]), ("overlapped", &["-lmswsock"]), ("afd", &["-lntdll"]), ("waits", &[])];
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("plain", &[]),
+    ("events", &["-luser32"]),
+    ("overlapped", &["-lmswsock"]),
+    ("afd", &["-lntdll"]),
+    ("waits", &[]),
+    ("echo_service", &["-ladvapi32"]),
+];
 
 /// A program.
 pub(super) fn program(name: &str) -> Result<PathBuf> {
