@@ -14,6 +14,7 @@
 //! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
 //! | `testbed` | the testbed with Windows nodes |
+//! | `replacement` | the DLLs of Winsock for a program's folder |
 //! | `package` | the zip for users |
 //! | `programs` | programs of others |
 //! | `suite` | the conformance suite of Winsock |
@@ -26,6 +27,7 @@ mod lab_programs;
 mod package;
 mod programs;
 mod real_windivert;
+mod replacement;
 mod suite;
 mod testbed;
 mod windivert;

@@ -2,7 +2,7 @@
 //! its imports are bound, before any of its code runs.
 
 use super::install::{Tables, install_late};
-use super::module::{Module, NTDLL};
+use super::module::{Module, NTDLL, is_system_path};
 use super::original::Original;
 use super::{attach, boundary};
 use std::ffi::{CStr, c_void};
@@ -74,7 +74,12 @@ unsafe extern "system" fn on_module(reason: u32, module: *const LoadedModule, co
         let (module, tables) = unsafe { (&*module, *context.cast::<Tables>()) };
         // SAFETY: the loader's text, which lives during the call.
         let name = unsafe { text(module.base_name) };
-        if !tables.iter().copied().flatten().any(|hook| is_name(name, hook.export.module)) {
+        let mut hooks = tables.iter().copied().flatten();
+        let Some(hook) = hooks.find(|hook| is_name(name, hook.export.module)) else { return };
+        // A program's folder may have a module of this name that replaces the one of Windows. It
+        // calls that one, which has the hooks.
+        // SAFETY: the loader's text, which lives during the call.
+        if !is_system_path(unsafe { text(module.full_name) }, hook.export.module) {
             return;
         }
         // SAFETY: the loader has mapped a module there.

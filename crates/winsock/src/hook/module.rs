@@ -7,12 +7,14 @@ use std::mem::transmute;
 use std::os::windows::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 use windows_sys::Win32::Foundation::{ERROR_INSUFFICIENT_BUFFER, HMODULE};
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN,
-    GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW, GetModuleHandleA, GetModuleHandleExW,
-    GetProcAddress, LOAD_LIBRARY_SEARCH_SYSTEM32, LoadLibraryExA,
+    GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW, GetModuleHandleExW, GetModuleHandleW,
+    GetProcAddress, LOAD_LIBRARY_SEARCH_SYSTEM32, LoadLibraryExW,
 };
+use windows_sys::Win32::System::SystemInformation::GetSystemDirectoryW;
 
 /// Winsock.
 pub const WS2_32: &CStr = c"ws2_32.dll";
@@ -31,11 +33,37 @@ pub const NTDLL: &CStr = c"ntdll.dll";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Module(NonNull<c_void>);
 
+/// The folder of Windows' modules, without a backslash at its end.
+fn system_folder() -> &'static [u16] {
+    static FOLDER: OnceLock<Vec<u16>> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let mut folder = vec![0; 260];
+        // SAFETY: room for so many units.
+        let len = unsafe { GetSystemDirectoryW(folder.as_mut_ptr(), folder.len() as u32) } as usize;
+        folder.truncate(len);
+        folder
+    })
+}
+
+/// The path of the module of Windows of this file name, with a zero at its end.
+fn system_path(name: &CStr) -> Vec<u16> {
+    let name = name.to_bytes_with_nul().iter().map(|byte| u16::from(*byte));
+    system_folder().iter().copied().chain([b'\\'.into()]).chain(name).collect()
+}
+
+/// Whether this is the path of the module of Windows of this file name, in upper or lower case.
+pub(super) fn is_system_path(path: &[u16], name: &CStr) -> bool {
+    let lower = |unit: &u16| u8::try_from(*unit).map_or(*unit, |byte| byte.to_ascii_lowercase().into());
+    let wanted = system_path(name);
+    path.iter().map(lower).eq(wanted[..wanted.len() - 1].iter().map(lower))
+}
+
 impl Module {
-    /// The module of this file name, if it is mapped.
+    /// The module of Windows of this file name, if it is mapped. (A program's folder may have
+    /// another of this name, which replaces it for the program.)
     pub(super) fn loaded(name: &CStr) -> Option<Self> {
         // SAFETY: a text that ends with a zero.
-        NonNull::new(unsafe { GetModuleHandleA(name.as_ptr().cast()) }).map(Self)
+        NonNull::new(unsafe { GetModuleHandleW(system_path(name).as_ptr()) }).map(Self)
     }
 
     /// The module of Windows of this file name. It is loaded if that has not been done: not to be
@@ -45,7 +73,8 @@ impl Module {
             let before = last_error::get();
             // SAFETY: a text that ends with a zero. Only a module of Windows is loaded, which keeps
             // what it has once been told of for all of the process.
-            let module = unsafe { LoadLibraryExA(name.as_ptr().cast(), null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
+            let module =
+                unsafe { LoadLibraryExW(system_path(name).as_ptr(), null_mut(), LOAD_LIBRARY_SEARCH_SYSTEM32) };
             last_error::set(before);
             NonNull::new(module).map(Self)
         };
@@ -137,6 +166,9 @@ mod tests {
         assert!(Module::loaded(c"no such module.dll").is_none());
         assert!(Module::load(c"no such module.dll").is_none());
         assert!(pin(kernel.export(c"GetTickCount64").unwrap()));
+        let path: Vec<u16> = r"c:\WINDOWS\system32\KERNEL32.dll".encode_utf16().collect();
+        assert!(is_system_path(&path, KERNEL32));
+        assert!(!is_system_path(&path, NTDLL) && !is_system_path(&path[1..], KERNEL32));
         assert!(!pin(NonNull::without_provenance(std::num::NonZero::new(64).unwrap())));
     }
 }

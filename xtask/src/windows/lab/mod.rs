@@ -12,6 +12,7 @@ mod overlapped;
 mod plain;
 mod polled;
 mod program;
+mod replaced;
 mod service_clock;
 mod testbed;
 mod windivert;
@@ -61,6 +62,7 @@ const CASES: &[Case] = &[
     ("programs_without_a_driver_poll_the_kernels_sockets", polled::without_driver),
     ("waits_end_in_time_with_and_without_polling", polled::waits),
     ("a_service_of_windows_is_added_and_removed", added_service::added),
+    ("replacement_dlls_bring_a_program_to_the_lane", replaced::by_replacements),
     ("a_clock_keeps_its_bound", clock::keeps_its_bound),
     ("the_service_keeps_the_clock", service_clock::kept),
 ];
@@ -119,5 +121,6 @@ pub(super) fn build() -> Result<()> {
     wine::make()?;
     lab_card::build()?;
     lane::build()?;
+    super::replacement::build()?;
     plain::build()
 }

@@ -20,6 +20,7 @@ const PROGRAMS: [(&str, &[&str]); 6] = [
     ("afd", &["-lntdll"]),
     ("waits", &[]),
     ("echo_service", &["-ladvapi32"]),
+    ("by_ordinal", &[]),
 ];
 
 /// A program.

@@ -10,7 +10,7 @@ mod imports;
 mod notices;
 mod trial;
 
-use super::{TARGET, add_target, cross, wine};
+use super::{TARGET, add_target, cross, replacement, wine};
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::fs;
@@ -35,6 +35,9 @@ const FILES: [&str; 6] = [
     "LICENSE-APACHE",
 ];
 
+/// What is said about the DLLs of Winsock for a program's folder, beside them.
+const REPLACEMENT_README: &str = "packaging/windows/replacement/README.txt";
+
 /// Builds it, and tries it.
 pub(super) fn run() -> Result<()> {
     deps::install(&deps::WINDOWS)?;
@@ -42,6 +45,7 @@ pub(super) fn run() -> Result<()> {
     add_target()?;
     let release = build()?;
     imports::check(&release.join(LIBRARY))?;
+    replacement::build()?;
     let name = format!("tickwire-{}-windows-x86_64", env!("CARGO_PKG_VERSION"));
     let folder = workspace::target()?.join("windows-package");
     let staged = folder.join(&name);
@@ -52,6 +56,12 @@ pub(super) fn run() -> Result<()> {
     for file in [PROGRAM, LIBRARY, CLOCK, CLOCK_IMPORTS] {
         copy(&release.join(file), &staged)?;
     }
+    let replacements = staged.join("replacement");
+    fs::create_dir(&replacements).with_context(|| format!("cannot create {}", replacements.display()))?;
+    for name in replacement::NAMES {
+        copy(&replacement::library(name)?, &replacements)?;
+    }
+    copy_text(&workspace::root().join(REPLACEMENT_README), &replacements)?;
     for file in FILES {
         copy_text(&workspace::root().join(file), &staged)?;
     }
