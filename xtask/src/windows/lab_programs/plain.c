@@ -5,7 +5,7 @@
  *                                         until a datagram says `end`
  *     plain client ADDRESS PORT COUNT     COUNT messages of 64 bytes by UDP, as many by TCP, a
  *                                         stream of 16 MiB, a refused connection, and the loopback
- *     plain connects ADDRESS PORT COUNT   COUNT connections one after the other, with a message each
+ *     plain connects ADDRESS PORT COUNT   COUNT connections in a row, with a message each
  *     plain reset ADDRESS PORT            a connection that the peer resets when it is told to
  *     plain select ADDRESS PORT           connections without blocking, by select and WSAPoll
  *

@@ -79,8 +79,8 @@ impl Core {
         }
     }
 
-    /// Applies changes that give something. What takes the driver time is done on this thread, while
-    /// packets are moved.
+    /// Applies changes that give something. What takes the driver time is done on this thread,
+    /// while packets are moved.
     fn apply(&self, changes: &Arc<[TableChange]>) -> io::Result<()> {
         let gone = || io::Error::other("the network card, or its driver, is gone");
         let first = Arc::clone(changes);
