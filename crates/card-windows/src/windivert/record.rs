@@ -53,6 +53,22 @@ impl AddressRecord {
     pub const EMPTY: Self =
         Self { timestamp: 0, bits: 0, reserved: 0, interface: 0, sub_interface: 0, others: [0; 56] };
 
+    /// A record from its bytes in memory, as the driver writes them.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Self {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let mut others = [0; 56];
+        others.copy_from_slice(&bytes[24..]);
+        Self {
+            timestamp: (u64::from(word(4)) << 32 | u64::from(word(0))).cast_signed(),
+            bits: word(8),
+            reserved: word(12),
+            interface: word(16),
+            sub_interface: word(20),
+            others,
+        }
+    }
+
     /// The record of a packet that this host sends, whose checksums are complete.
     #[must_use]
     pub const fn of_sent(interface: u32, family: Family) -> Self {

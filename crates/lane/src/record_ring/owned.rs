@@ -21,6 +21,16 @@ impl OwnedRing {
         Arc::new(Self { page: ConsumerPage::default(), producer: AtomicU64::new(0), words })
     }
 
+    /// Writes bytes at a position, as a hostile program might, into the midst of records.
+    pub fn forge(&self, position: u64, bytes: &[u8]) {
+        self.set(position, bytes);
+    }
+
+    /// Sets the producer position, as a hostile program might.
+    pub fn forge_producer(&self, position: u64) {
+        self.producer.store(position, SeqCst);
+    }
+
     /// Writes bytes at a position; they wrap where the data ends.
     pub(super) fn set(&self, position: u64, bytes: &[u8]) {
         for (n, &byte) in bytes.iter().enumerate() {
