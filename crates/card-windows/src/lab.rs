@@ -175,6 +175,9 @@ impl PacketCard for LabCard {
         let copied = answer(unsafe {
             (self.card.functions.receive)(self.card.number, self.frame.as_mut_ptr().cast(), room, &raw mut packet)
         })?;
+        if copied == 0 {
+            return Ok(None);
+        }
         let bytes = &self.frame[..(copied as usize).min(self.frame.len())];
         let checksum = match packet.checksum {
             CHECKSUM_GOOD => Checksum::Good,
@@ -189,7 +192,7 @@ impl PacketCard for LabCard {
             interface: self.description.interface,
         };
         let tag = u16::try_from(packet.vlan).ok();
-        Ok((copied > 0).then_some(ReceivedFrame { bytes, packet: packet_metadata, tag }))
+        Ok(Some(ReceivedFrame { bytes, packet: packet_metadata, tag }))
     }
 
     fn pass(&mut self) -> io::Result<()> {

@@ -1,6 +1,7 @@
 use super::*;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, OnceLock};
+use std::time::Instant;
 use tickwire_lane::record_ring::{OwnedRing, RecordProducer, RecordRing};
 use tickwire_registry::{Bound, Registry};
 use tickwire_stack::addr::{Address, Mac};
@@ -133,6 +134,12 @@ impl LaneWaker for Woken {
     }
 }
 
+/// The time since the first call.
+fn now_ns() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
 /// An Ethernet frame with a UDP datagram over IPv4.
 fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), data: &[u8]) -> Vec<u8> {
     let (transport, total) = (8 + data.len() as u16, 28 + data.len() as u16);
@@ -162,7 +169,7 @@ impl Host {
     fn new() -> Self {
         let wire = Arc::new(Wire::default());
         let card = TestCard { wire: Arc::clone(&wire), frame: Vec::new(), kept: WireState::default() };
-        let thread = PacketThread::start(Box::new(card), || 5).unwrap();
+        let thread = PacketThread::start(Box::new(card), now_ns).unwrap();
         let (receive, transmit) = (OwnedRing::new(1 << 16), OwnedRing::new(1 << 16));
         let rings = LaneRings {
             receive: RecordProducer::new(Arc::clone(&receive)),
