@@ -136,4 +136,43 @@ mod tests {
         }
         assert_eq!(family(1), None);
     }
+
+    #[test]
+    fn any_bytes_are_an_address_that_comes_back_or_none() {
+        // SplitMix64, so that the bytes are the same each time.
+        let mut seed = 35_u64;
+        let mut random = || {
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+        };
+        let (mut known, mut unknown) = (0, 0);
+        for round in 0..10_000_u16 {
+            let mut bytes: [u64; 4] = std::array::from_fn(|_| random());
+            // Often one of the two families, mostly in small numbers otherwise.
+            let number = [AF_INET, AF_INET6, round, (random() >> 48) as u16][usize::from(round % 4)];
+            bytes[0] = bytes[0] & !0xffff | u64::from(number);
+            let mut given = none();
+            // SAFETY: as many bytes as there is room for; any bits are a value of some variant.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), &raw mut given, 1) };
+            let found = endpoint(&given);
+            assert_eq!(
+                (found.is_some(), address(&given)),
+                (family(number).is_some(), found.map(|found| found.address))
+            );
+            let Some(found) = found else {
+                unknown += 1;
+                continue;
+            };
+            known += 1;
+            let (made, size) = from_endpoint(found, 7);
+            assert_eq!(endpoint(&made), Some(found));
+            assert!(size as usize <= size_of::<SOCKADDR_INET>());
+            for of in [Family::V4, Family::V6] {
+                let (made, size) = for_socket(of, found);
+                assert!(endpoint(&made).is_some() && size as usize <= size_of::<SOCKADDR_INET>());
+            }
+        }
+        assert!(known > 5000 && unknown > 2000, "{known} and {unknown}");
+    }
 }
