@@ -13,6 +13,7 @@
 //! | [`packet_sink`] | where packets are copied to that leave a stack |
 //! | [`port`] | a stack between ring and devices: what is taken in and out, and in which order |
 //! | [`record_ring`] | the receive ring: records, positions, which thread a record wakes |
+//! | [`spin`] | how long a thread polls before it sleeps |
 //! | [`train`] | which segments go as one packet, and its header |
 //! | [`tx_batch`] | packets that a thread sends after it has released the lock |
 //!
@@ -31,6 +32,7 @@ pub mod mutex;
 pub mod packet_sink;
 pub mod port;
 pub mod record_ring;
+pub mod spin;
 pub mod stream_turn;
 #[cfg(test)]
 mod testing;

@@ -1,12 +1,9 @@
-//! How long a thread that waits polls before it sleeps: as `TICKWIRE_SPIN` has it. The values mean
-//! what they mean on Linux.
+//! How long a thread that waits polls before it sleeps: as `TICKWIRE_SPIN` has it.
 
 use std::io::Write;
 use std::sync::OnceLock;
 use std::time::Duration;
-
-/// The variable: `adaptive`, `never`, `always`, or microseconds.
-const VARIABLE: &str = "TICKWIRE_SPIN";
+use tickwire_lane::spin::{SPIN_VARIABLE, Spin};
 
 /// For so long a thread polls if there was traffic lately.
 const ADAPTIVE: Duration = Duration::from_micros(100);
@@ -18,50 +15,17 @@ pub(crate) const SLICE: Duration = ADAPTIVE;
 pub(crate) const LATELY: Duration = Duration::from_millis(5);
 
 /// Without end, as far as programs live.
-const ALWAYS: Duration = Duration::from_secs(1_000_000_000);
-
-/// How long a thread polls before it sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spin {
-    Never,
-    Always,
-    For(Duration),
-    /// For [`ADAPTIVE`], if there was traffic lately.
-    Adaptive,
-}
-
-impl Spin {
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "" | "adaptive" => Some(Self::Adaptive),
-            "never" | "0" => Some(Self::Never),
-            "always" => Some(Self::Always),
-            number => {
-                number.parse().ok().filter(|&us| us <= 1_000_000_000).map(|us| Self::For(Duration::from_micros(us)))
-            }
-        }
-    }
-
-    fn budget(self, is_lately: bool) -> Duration {
-        match self {
-            Self::Never => Duration::ZERO,
-            Self::Always => ALWAYS,
-            Self::For(time) => time,
-            Self::Adaptive if is_lately => ADAPTIVE,
-            Self::Adaptive => Duration::ZERO,
-        }
-    }
-}
+const ALWAYS: Duration = Duration::from_secs(1 << 30);
 
 /// That of this process. What is not valid is said once.
 fn spin() -> Spin {
     static SPIN: OnceLock<Spin> = OnceLock::new();
     *SPIN.get_or_init(|| {
-        let text = std::env::var(VARIABLE).unwrap_or_default();
+        let text = std::env::var(SPIN_VARIABLE).unwrap_or_default();
         Spin::parse(&text).unwrap_or_else(|| {
             let _ = writeln!(
                 std::io::stderr(),
-                "tickwire: {VARIABLE} is {text:?}, but must be adaptive, never, always or a number of microseconds; using adaptive"
+                "tickwire: {SPIN_VARIABLE} is {text:?}, but must be adaptive, never, always or a number of microseconds; using adaptive"
             );
             Spin::Adaptive
         })
@@ -70,7 +34,17 @@ fn spin() -> Spin {
 
 /// For how long a thread polls now; `is_lately`: there was traffic within [`LATELY`].
 pub(crate) fn budget(is_lately: bool) -> Duration {
-    spin().budget(is_lately)
+    budget_of(spin(), is_lately)
+}
+
+fn budget_of(spin: Spin, is_lately: bool) -> Duration {
+    match spin {
+        Spin::Never => Duration::ZERO,
+        Spin::Always => ALWAYS,
+        Spin::For(time) => Duration::from_nanos(time.as_nanos()),
+        Spin::Adaptive if is_lately => ADAPTIVE,
+        Spin::Adaptive => Duration::ZERO,
+    }
 }
 
 /// Whether threads ever poll.
@@ -81,24 +55,16 @@ pub(crate) fn does_poll() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
+    use tickwire_stack::time::Span;
 
     #[test]
-    fn the_values_are_those_of_linux() {
-        for (text, spin) in [
-            ("", Spin::Adaptive),
-            ("adaptive", Spin::Adaptive),
-            ("never", Spin::Never),
-            ("0", Spin::Never),
-            ("always", Spin::Always),
-            ("250", Spin::For(Duration::from_micros(250))),
-        ] {
-            assert_eq!(Spin::parse(text), Some(spin), "{text}");
-        }
-        for wrong in ["soon", "-1", "1000000001", "1.5"] {
-            assert_eq!(Spin::parse(wrong), None, "{wrong}");
-        }
-        assert_eq!([true, false].map(|lately| Spin::Adaptive.budget(lately)), [ADAPTIVE, Duration::ZERO]);
-        assert_eq!(Spin::Never.budget(true), Duration::ZERO);
-        assert!(Spin::Always.budget(false) > Spin::For(ADAPTIVE).budget(false));
+    fn a_thread_polls_as_it_is_told_or_briefly_after_traffic() {
+        let of = |spin| [true, false].map(|is_lately| budget_of(spin, is_lately));
+        assert_eq!(of(Spin::Adaptive), [ADAPTIVE, Duration::ZERO]);
+        assert_eq!(of(Spin::Never), [Duration::ZERO; 2]);
+        assert_eq!(of(Spin::For(Span::from_micros(7))), [Duration::from_micros(7); 2]);
+        let now = Instant::now();
+        assert!(of(Spin::Always).iter().all(|budget| now + *budget > now + Duration::from_secs(1 << 20)));
     }
 }

@@ -4,6 +4,7 @@ use crate::sys;
 use crate::sys::scheduling::{Policy, Scheduling, parse_cpus};
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
+pub(crate) use tickwire_lane::spin::Spin;
 use tickwire_stack::time::Span;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -17,19 +18,6 @@ pub(crate) fn settings() -> &'static Settings {
         }
         settings
     })
-}
-
-/// How long a waiting thread polls the lane before it sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spin {
-    /// Sleep at once.
-    Never,
-    /// Never sleep.
-    Always,
-    /// Spin for this long.
-    For(Span),
-    /// Spin briefly if there was traffic lately.
-    Adaptive,
 }
 
 /// The smallest retransmission timeouts that can be set, in milliseconds; the upper is that of RFC
@@ -54,20 +42,6 @@ pub(crate) struct Settings {
     pub(crate) verbose: bool,
     /// `TICKWIRE_NOTED`: `tickwire run` has said already that no service answers.
     pub(crate) noted: bool,
-}
-
-impl Spin {
-    /// Reads `never`, `always`, `adaptive` or microseconds.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        match text {
-            "" | "adaptive" => Some(Self::Adaptive),
-            "never" | "0" => Some(Self::Never),
-            "always" => Some(Self::Always),
-            number => {
-                number.parse().ok().filter(|&us: &u64| us <= 1_000_000_000).map(|us| Self::For(Span::from_micros(us)))
-            }
-        }
-    }
 }
 
 impl Settings {
@@ -120,16 +94,6 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spin_policies_are_words_or_microseconds() {
-        assert_eq!(Spin::parse("never"), Some(Spin::Never));
-        assert_eq!(Spin::parse("always"), Some(Spin::Always));
-        assert_eq!(Spin::parse("250"), Some(Spin::For(Span::from_micros(250))));
-        assert_eq!(Spin::parse(""), Some(Spin::Adaptive));
-        assert_eq!(Spin::parse("soon"), None);
-        assert_eq!(Spin::parse("-1"), None);
-    }
 
     #[test]
     fn a_setting_that_is_not_understood_is_named_and_the_default_used() {

@@ -20,6 +20,9 @@ use tickwire_stack::time::Instant;
 /// A sleeping thread looks again at least so often: a change that it has missed costs no more.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
+/// A polling thread looks at the ring so often before it looks at the clock.
+const LOOKS: u32 = 16;
+
 /// The stack, for a call.
 pub(crate) struct Access<'c> {
     /// The stack.
@@ -50,14 +53,14 @@ impl Lane {
     }
 
     fn enter_core<T>(&self, core: &mut Core, call: impl FnOnce(&mut Access<'_>) -> T) -> T {
-        self.receive(core);
-        let result = call(&mut Access { stack: &mut core.stack, now: clock::now() });
+        let now = self.receive(core);
+        let result = call(&mut Access { stack: &mut core.stack, now });
         self.send(core);
         result
     }
 
-    /// Takes in what has arrived, and has timeouts processed that are due.
-    pub(super) fn receive(&self, core: &mut Core) {
+    /// Takes in what has arrived, and has timeouts processed that are due. Returns the time.
+    pub(super) fn receive(&self, core: &mut Core) -> Instant {
         let now = clock::now();
         let count = core.port.poll(&mut core.stack, now);
         let is_due = core.stack.deadline().is_some_and(|at| at <= now);
@@ -75,6 +78,7 @@ impl Lane {
         if count > 0 || is_due {
             self.change(core);
         }
+        now
     }
 
     /// Something has happened that threads may wait for.
@@ -107,7 +111,7 @@ impl Lane {
         until: Option<SystemTime>,
         mut call: impl FnMut(&mut Access<'_>) -> Option<T>,
     ) -> Waited<T> {
-        let polls_until = SystemTime::now() + self.poll_time();
+        let mut polls_until = None;
         loop {
             let seen = {
                 let mut core = self.lock();
@@ -124,23 +128,24 @@ impl Lane {
                 self.leave(&mut self.lock());
                 return if is_over { Waited::TimedOut } else { Waited::Lost };
             }
+            let polls_until = *polls_until.get_or_insert_with(|| self.polls_until(now));
             if now < polls_until {
-                // In slices: others may have changed something meanwhile.
-                let slice = (now + spin::SLICE).min(polls_until);
-                self.poll(until.map_or(slice, |until| until.min(slice)));
+                let until = until.map_or(polls_until, |until| until.min(polls_until));
+                self.poll(until.min(now + spin::SLICE));
             } else {
                 self.sleep(seen, until.map(|until| until.saturating_duration_since(now)));
             }
         }
     }
 
-    /// For how long a thread polls that is about to wait: if there were packets lately, usually.
-    fn poll_time(&self) -> Duration {
+    /// Until when a thread polls that begins to wait now: if there were packets lately, usually.
+    fn polls_until(&self, now: SystemTime) -> SystemTime {
         let since = clock::now().as_nanos().saturating_sub(self.last_packet.load(Relaxed));
-        spin::budget(Duration::from_nanos(since) < spin::LATELY)
+        now + spin::budget(Duration::from_nanos(since) < spin::LATELY)
     }
 
-    /// Polls the ring without the lock, until there is something or the time is over.
+    /// Polls the ring without the lock, until there is something or the time is over. Not for long:
+    /// what other threads do is not seen meanwhile.
     fn poll(&self, until: SystemTime) {
         {
             let mut core = self.lock();
@@ -148,9 +153,14 @@ impl Lane {
                 core.port.disarm();
             }
         }
-        while self.ring.is_empty() && SystemTime::now() < until {
-            std::hint::spin_loop();
-        }
+        // Some looks at the ring for one at the clock, which costs more.
+        while (0..LOOKS).all(|_| self.is_quiet()) && SystemTime::now() < until {}
+    }
+
+    /// Whether the ring is empty.
+    fn is_quiet(&self) -> bool {
+        std::hint::spin_loop();
+        self.ring.is_empty()
     }
 
     /// A thread is about to wait in the kernel for what this library tells it, for instance at a
@@ -162,10 +172,10 @@ impl Lane {
             self.enter(|_| ());
         }
         self.deliver();
-        // Others may have something for the port, which is not seen here.
-        let time = self.poll_time().min(spin::SLICE);
-        let (true, Ok(_polling)) = (waits && !time.is_zero(), self.polling.try_lock()) else { return };
-        let until = SystemTime::now() + time;
+        let now = SystemTime::now();
+        // Not for longer: the kernel has completions, too.
+        let until = self.polls_until(now).min(now + spin::SLICE);
+        let (true, Ok(_polling)) = (waits && now < until, self.polling.try_lock()) else { return };
         while told() == seen && SystemTime::now() < until {
             self.poll(until);
             self.enter(|_| ());
