@@ -150,7 +150,10 @@ impl WritableView {
     }
 
     /// Copies bytes into the section.
-    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+    ///
+    /// # Panics
+    /// If they are not inside of the view.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let to = self.0.bytes(offset, bytes.len());
         // SAFETY: inside of the mapping, as was just checked, which is writable; the slice is of
         // this process's own memory, so they do not overlap.

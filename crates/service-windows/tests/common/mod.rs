@@ -105,6 +105,11 @@ impl Running {
         Self { pipe, stop, thread: Some(thread) }
     }
 
+    /// The name of its pipe.
+    pub(crate) fn pipe(&self) -> &str {
+        &self.pipe
+    }
+
     pub(crate) fn connect(&self) -> ClientChannel {
         ClientChannel::connect(&self.pipe, TIMEOUT).unwrap()
     }
