@@ -2,17 +2,23 @@
 //! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. `cargo xtask windows
 //! testbed`: the pattern of 2015 with its consumer on Windows. `cargo xtask windows programs`:
 //! programs of others, on the kernel's sockets and on the lane; `cargo xtask windows demo` shows
-//! some of them. There is no Windows machine among those that test this project.
+//! some of them. `cargo xtask windows bench` measures round trips, and `cargo xtask windows stress`
+//! looks for leaks and harm under load. There is no Windows machine among those that test this
+//! project.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `wine` | the Wine prefix, and programs outside of the lab |
 //! | `wine_host` | Wine on a host of the lab |
+//! | `wine_process` | Windows processes as Linux sees them |
 //! | `lab_card` | the network card of Windows programs in the lab |
 //! | `windivert` | the stand-in for the driver WinDivert in the lab |
 //! | `real_windivert` | the library of that driver |
 //! | `lab_programs` | Windows programs of the lab, in C |
 //! | `lab` | the cases that need the lab |
+//! | `service_log` | what the service's log says of lanes |
+//! | `bench` | round trips on the kernel's sockets and on the lane |
+//! | `stress` | streams, many connections and kills, and what is left after them |
 //! | `testbed` | the testbed with Windows nodes |
 //! | `replacement` | the DLLs of Winsock for a program's folder |
 //! | `package` | the zip for users |
@@ -20,6 +26,7 @@
 //! | `suite` | the conformance suite of Winsock |
 //! | `demo` | the demo |
 
+mod bench;
 mod demo;
 mod lab;
 mod lab_card;
@@ -28,11 +35,14 @@ mod package;
 mod programs;
 mod real_windivert;
 mod replacement;
+mod service_log;
+mod stress;
 mod suite;
 mod testbed;
 mod windivert;
 mod wine;
 mod wine_host;
+mod wine_process;
 
 use crate::check::SHARED;
 use crate::test::{Sum, built};
@@ -82,6 +92,10 @@ pub(crate) enum Task {
     Lab(lab::Options),
     /// Measure the pattern of 2015 with its consumer on Windows, under Wine: kernel and lane
     Testbed(testbed::Options),
+    /// Measure round trips of a Windows program, under Wine: kernel and lane
+    Bench(bench::Options),
+    /// Streams, many connections and kills on the lane, under Wine, and what is left after them
+    Stress(stress::Options),
     /// Start a Windows node of the testbed, for its controller
     #[command(hide = true)]
     TestbedNode(testbed::StarterOptions),
@@ -111,6 +125,8 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         Task::Test(options) => test(options),
         Task::Lab(options) => lab::run(options),
         Task::Testbed(options) => testbed::run(options),
+        Task::Bench(options) => bench::run(options),
+        Task::Stress(options) => stress::run(options),
         Task::TestbedNode(options) => testbed::start_node(options),
         Task::Package => package::run(),
         Task::Programs(options) => programs::run(options),

@@ -78,6 +78,13 @@ pub(super) fn make_at(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Which Wine this is, in words: `Wine 8.0 (Debian 8.0~repack-4)`.
+pub(super) fn version() -> Result<String> {
+    let told = Command::new(WINE).arg("--version").output().context("cannot run Wine")?.stdout;
+    // (It says `wine-8.0 ...`.)
+    Ok(format!("Wine {}", String::from_utf8_lossy(&told).trim().trim_start_matches("wine-")))
+}
+
 /// A path as Windows programs have it under Wine.
 pub(crate) fn windows_path(path: &Path) -> String {
     format!("Z:{}", path.display().to_string().replace('/', "\\"))

@@ -4,6 +4,7 @@
 //! of the prefix would start. So each host has a prefix and a server of its own, and the server
 //! starts in the host's namespace before any program does.
 
+use super::wine_process::WineProcess;
 use super::{lab_card, wine};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
@@ -83,6 +84,16 @@ impl WineHost {
         let mut command = self.command(program);
         command.args(arguments);
         Process::spawn(command)
+    }
+
+    /// A process of this Wine: the file of its program, without the folder, and its arguments.
+    pub(super) fn process(&self, words: &[&str]) -> Result<WineProcess> {
+        WineProcess::find(&self.prefix, words)
+    }
+
+    /// The process that has the prefix's objects: sockets, sections, events.
+    pub(super) fn server(&self) -> Result<WineProcess> {
+        self.process(&["wineserver64", "-p"])
     }
 
     fn prepared(&self, program: &str) -> Command {

@@ -17,18 +17,18 @@
 //! | `table` | tables for the terminal |
 //! | `report` | prints the tables, writes the JSON file |
 
-pub(super) mod conditions;
-pub(super) mod host_pairs;
+pub(crate) mod conditions;
+pub(crate) mod host_pairs;
 pub(crate) mod host_state;
-pub(super) mod medians;
-pub(super) mod report;
-pub(super) mod rounds;
-pub(super) mod selection;
-pub(super) mod table;
-pub(super) mod verdict;
+pub(crate) mod medians;
+pub(crate) mod report;
+pub(crate) mod rounds;
+pub(crate) mod selection;
+pub(crate) mod table;
+pub(crate) mod verdict;
 
-pub(super) use conditions::Conditions;
-pub(super) use medians::{Figures, median};
-pub(super) use report::Report;
-pub(super) use rounds::{Outcome, Rounds};
-pub(super) use verdict::{Bound, Verdict};
+pub(crate) use conditions::Conditions;
+pub(crate) use medians::{Figures, median};
+pub(crate) use report::Report;
+pub(crate) use rounds::{Outcome, Rounds};
+pub(crate) use verdict::{Bound, Verdict};

@@ -17,7 +17,9 @@ mod service_clock;
 mod testbed;
 mod windivert;
 
-use super::{lab_card, real_windivert, suite, wine};
+pub(super) use program::Hosts;
+
+use super::{lab_card, real_windivert, stress, suite, wine};
 use crate::{deps, prepare, workspace};
 use anyhow::{Result, ensure};
 use std::time::Instant;
@@ -57,6 +59,7 @@ const CASES: &[Case] = &[
     ("the_program_runs_others_and_shows_them", program::accelerated),
     ("the_program_finds_windivert", program::by_windivert),
     ("the_program_says_what_is_missing", program::bad_input),
+    ("streams_connections_and_kills_leave_nothing_behind", stress::small),
     ("the_program_is_a_service_of_windows", program::managed),
     ("a_capture_has_the_packets_of_a_lane", capture::recorded),
     ("programs_without_a_driver_poll_the_kernels_sockets", polled::without_driver),

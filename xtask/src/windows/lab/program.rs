@@ -44,17 +44,22 @@ pub(super) fn tickwire() -> Result<PathBuf> {
 }
 
 /// Host a, with Wine; host b has a kernel.
-pub(super) struct Hosts {
+pub(in crate::windows) struct Hosts {
     // In the order in which they are to end.
-    pub(super) wine: WineHost,
-    pub(super) pair: LabPair,
+    pub(in crate::windows) wine: WineHost,
+    pub(in crate::windows) pair: LabPair,
     program: PathBuf,
 }
 
 impl Hosts {
     pub(super) fn new() -> Result<Self> {
+        Self::with_program(tickwire()?)
+    }
+
+    /// With `tickwire.exe` of this path.
+    pub(in crate::windows) fn with_program(program: PathBuf) -> Result<Self> {
         let pair = LabPair::new()?;
-        Ok(Self { wine: WineHost::new(&pair.a)?, pair, program: tickwire()? })
+        Ok(Self { wine: WineHost::new(&pair.a)?, pair, program })
     }
 
     /// The program has the stand-in for WinDivert beside it.
@@ -76,7 +81,7 @@ impl Hosts {
         command
     }
 
-    pub(super) fn spawn(&self, arguments: &[&str]) -> Result<Process> {
+    pub(in crate::windows) fn spawn(&self, arguments: &[&str]) -> Result<Process> {
         Process::spawn(self.command(arguments))
     }
 
@@ -91,7 +96,7 @@ impl Hosts {
         said(&self.run(arguments)?, arguments, status, words)
     }
 
-    pub(super) fn service(&self) -> Result<Process> {
+    pub(in crate::windows) fn service(&self) -> Result<Process> {
         self.service_with(&SERVICE)
     }
 
@@ -108,7 +113,7 @@ impl Hosts {
     }
 
     /// What the service says when it satisfies this.
-    pub(super) fn stat_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub(in crate::windows) fn stat_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         tools::until(what, TIMEOUT, || {
             last = self.stat().unwrap_or_default();

@@ -32,6 +32,13 @@ static inline int compare_times(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static inline int compare_counts(const void *a, const void *b)
+{
+	unsigned long long x = *(const unsigned long long *)a, y = *(const unsigned long long *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 /* Prints median, 99th percentile and the longest of these times. */
 static inline void print_times(const char *name, double *times, int count)
 {

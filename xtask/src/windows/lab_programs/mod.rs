@@ -13,7 +13,7 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 6] = [
+const PROGRAMS: [(&str, &[&str]); 10] = [
     ("plain", &[]),
     ("events", &["-luser32"]),
     ("overlapped", &["-lmswsock"]),
@@ -21,6 +21,9 @@ const PROGRAMS: [(&str, &[&str]); 6] = [
     ("waits", &[]),
     ("echo_service", &["-ladvapi32"]),
     ("by_ordinal", &[]),
+    ("round_trips", &[]),
+    ("stress", &["-lntdll"]),
+    ("handles", &["-lntdll"]),
 ];
 
 /// A program.

@@ -41,23 +41,34 @@ impl Profile {
     }
 
     /// A file that is built for Windows.
-    pub(super) fn windows(self, name: &str) -> Result<PathBuf> {
+    pub(in crate::windows) fn windows(self, name: &str) -> Result<PathBuf> {
         Ok(workspace::target()?.join(TARGET).join(self.folder()).join(name))
     }
 }
 
 /// Builds them.
 pub(in crate::windows) fn build(profile: Profile) -> Result<()> {
-    let builds: [(&[&str], bool, Profile); 4] = [
-        (&["--package", "tickwire-testbed", "--example", "other_nodes"], false, Profile::Debug),
-        (&["--package", "tickwire-node", "--example", "testbed_node"], false, profile),
-        (&["--package", "tickwire-winsock"], true, profile),
-        (&["--package", "tickwire", "--bin", "tickwire"], true, profile),
-    ];
-    for (what, for_windows, profile) in builds {
-        let mut cargo = workspace::cargo();
-        cargo.args(["build", "--locked"]).args(what).args(profile.is_release().then_some("--release"));
-        workspace::run(if for_windows { cross(&mut cargo) } else { &mut cargo })?;
-    }
-    Ok(())
+    let node = ["--package", "tickwire-node", "--example", "testbed_node"];
+    let controller = ["--package", "tickwire-testbed", "--example", "other_nodes"];
+    build_one(&controller, false, Profile::Debug)?;
+    build_one(&node, false, profile)?;
+    build_program(profile)
+}
+
+/// Builds what puts a Windows program on a lane: library, launcher and service.
+pub(in crate::windows) fn build_lane(profile: Profile) -> Result<()> {
+    build_one(&["--package", "tickwire-winsock"], true, profile)?;
+    let service = ["--package", "tickwire-service-windows", "--package", "tickwire-launcher-windows", "--examples"];
+    build_one(&service, true, profile)
+}
+
+/// Builds `tickwire.exe`, and its library.
+pub(in crate::windows) fn build_program(profile: Profile) -> Result<()> {
+    build_one(&["--package", "tickwire-winsock", "--package", "tickwire"], true, profile)
+}
+
+fn build_one(what: &[&str], for_windows: bool, profile: Profile) -> Result<()> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--locked"]).args(what).args(profile.is_release().then_some("--release"));
+    workspace::run(if for_windows { cross(&mut cargo) } else { &mut cargo })
 }

@@ -9,17 +9,16 @@
 //! |---|---|
 //! | `build` | the programs, for the lab's case and for a measurement |
 //! | `starter` | starts a Windows node inside of a host of the lab, for the controller |
-//! | `service_log` | what the service has said of a lane |
 //! | `wakeup` | what a wakeup costs on this machine |
 
 mod build;
-mod service_log;
 mod starter;
 mod wakeup;
 
-pub(super) use build::{Profile, build};
+pub(super) use build::{Profile, build, build_lane, build_program};
 pub(super) use starter::StarterOptions;
 pub(super) use starter::run as start_node;
+pub(super) use wakeup::cost_us as wakeup_cost_us;
 
 use super::{lab_card, wine};
 use crate::bench::harness::host_state::Before;
@@ -50,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return prepare();
     }
     let before = Before::now();
-    let wakeup_us = wakeup::cost_us().context("the cost of a wakeup")?;
+    let wakeup_us = wakeup_cost_us().context("the cost of a wakeup")?;
     let mut controller = controller(Profile::Release)?;
     controller.args(["--duration", &options.duration.to_string()]);
     controller.args(["--command", &format!("cargo xtask windows testbed --duration {}", options.duration)]);
@@ -80,12 +79,9 @@ pub(super) fn controller(profile: Profile) -> Result<Command> {
 
 /// What Windows nodes run on, for the report.
 fn machine() -> Result<String> {
-    let told = Command::new(wine::WINE).arg("--version").output().context("cannot run Wine")?.stdout;
-    // (It says `wine-8.0 (Debian 8.0~repack-4)`.)
-    let told = String::from_utf8_lossy(&told);
-    let version = told.trim().trim_start_matches("wine-");
     Ok(format!(
-        "the consumer is a Windows program, under Wine {version}; datagrams to groups reach it by the kernel in both runs"
+        "the consumer is a Windows program, under {}; datagrams to groups reach it by the kernel in both runs",
+        wine::version()?
     ))
 }
 

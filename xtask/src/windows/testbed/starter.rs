@@ -5,7 +5,7 @@
 //! does; the node has its own.
 
 use super::Profile;
-use super::service_log;
+use crate::windows::service_log;
 use crate::windows::wine;
 use crate::windows::wine_host::WineHost;
 use anyhow::{Context, Result, ensure};

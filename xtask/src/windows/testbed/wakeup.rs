@@ -16,7 +16,7 @@ const PORT: u16 = 7;
 const PROCESSORS: [&str; 2] = ["0", "1"];
 
 /// In microseconds. It takes about two seconds.
-pub(super) fn cost_us() -> Result<f64> {
+pub(in crate::windows) fn cost_us() -> Result<f64> {
     let [sleeping, spinning] = ["block", "spin"].map(p50_ns);
     Ok((sleeping? as f64 - spinning? as f64) / 2000.0)
 }
