@@ -35,7 +35,11 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("a-stray", batch(&[packet(false, 9, &[16, 9]), packet(false, 9, &[10, 2]), four.clone()])),
         ("another-family", batch(&[packet(false, 9, &[10, 0x10]), four.clone()])),
         ("a-stamp-of-the-future", batch(&[packet(false, 9, &[7, 0x7f]), packet(false, 9, &[7, 0xff])])),
-        ("claims", [vec![4, 0, 0, 80, 4, 4, 0, 81, 4, 10, 0, 82], batch(&[four.clone()]), vec![4, 8, 0, 80]].concat()),
+        (
+            "claims",
+            [vec![4, 0, 0, 80, 4, 4, 0, 81, 4, 10, 0, 82], batch(std::slice::from_ref(&four)), vec![4, 8, 0, 80]]
+                .concat(),
+        ),
         ("lost", [vec![2], batch(&[four]), vec![5, 1, 0], batch(&[six])].concat()),
     ]
 }

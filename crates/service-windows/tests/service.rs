@@ -127,7 +127,7 @@ fn a_tool_is_told_of_the_interface_of_lanes_and_of_programs_without_one() {
     };
     assert_eq!((info.interface, info.driver.as_str(), info.mtu, info.mode), (1, "none", 1500, AttachMode::Driver));
     assert!(matches!(ask(&mut tool, &Request::ListInterfaces { after: 1 }, &[]).0, Reply::Done));
-    for (of, lane, count) in [(CountersOf::Host, 0, 10), (CountersOf::Lane, 2, 13)] {
+    for (of, lane, count) in [(CountersOf::Host, 0, 11), (CountersOf::Lane, 2, 13)] {
         let Reply::Counters { figures } = ask(&mut tool, &Request::Counters { of, lane }, &[]).0 else {
             panic!("no counters");
         };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tickwire_card_windows::card::{CardClock, CardWaker, NicDescription, PacketCard};
 use tickwire_card_windows::windivert::batch::{OutgoingBatch, ReceivedBatch};
 use tickwire_card_windows::windivert::diverted_card::DivertedCard;
-use tickwire_card_windows::windivert::driver::{DivertDriver, DivertHandle, Reception};
+use tickwire_card_windows::windivert::driver::{DivertDriver, DivertHandle, Opener, Reception};
 use tickwire_card_windows::windivert::error::WinDivertError;
 use tickwire_card_windows::windivert::ip_packet::{ETHERNET, extent};
 use tickwire_card_windows::windivert::record::{AddressRecord, RECORD_BYTES};
@@ -95,9 +95,12 @@ impl DivertHandle for Driver {
 impl DivertDriver for Driver {
     type Handle = Self;
 
-    fn open(&mut self, _: &str) -> Result<Self, WinDivertError> {
-        let refuses = self.with(|shared| shared.refuses_to_open);
-        if refuses { Err(WinDivertError::Driver { code: 5 }) } else { Ok(self.clone()) }
+    fn opener(&self) -> Opener<Self> {
+        let driver = self.clone();
+        Box::new(move |_| {
+            let refuses = driver.with(|shared| shared.refuses_to_open);
+            if refuses { Err(WinDivertError::Driver { code: 5 }) } else { Ok(driver) }
+        })
     }
 
     fn wait(&mut self, _: &[Self], _: Duration) {}
@@ -156,7 +159,7 @@ fn packet(input: &mut Input<'_>) -> Vec<u8> {
 fn batch(input: &mut Input<'_>) -> Next {
     let (mut bytes, mut records) = (Vec::new(), Vec::new());
     for _ in 0..input.u8() % 6 {
-        if input.u8() % 4 == 0 {
+        if input.u8().is_multiple_of(4) {
             let length = usize::from(input.u8());
             bytes.extend(input.take(length));
         } else {

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tickwire_card_windows::card::{CardLosses, CardWaker, PacketCard, ReceivedFrame, SlowWork};
 use tickwire_lane::record_ring::{ProducerMemory, RingMemory, Wakes};
 use tickwire_registry::TableChange;
@@ -243,7 +243,7 @@ pub struct PacketThread<R, P> {
 }
 
 impl<R: RingMemory + 'static, P: ProducerMemory + 'static> PacketThread<R, P> {
-    /// Starts it. `now_ns`: the clock by which arrivals are stamped.
+    /// Starts it. `now_ns`: the clock by which arrivals are stamped, and idle time is measured.
     ///
     /// # Errors
     /// If there is no room for a thread.

@@ -135,7 +135,7 @@ impl LaneWaker for Woken {
 }
 
 /// The time since the first call.
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }

@@ -110,7 +110,7 @@ impl World {
                 let _ = port::take_prompt(&mut stack, &mut service.transmit)
                     && port::copy_streams(&mut stack, &mut service.transmit);
                 let _ = service.transmit.publish();
-                has_moved |= service.path.turn().unwrap();
+                has_moved |= service.path.turn(self.now.as_nanos()).unwrap();
                 self.network.run();
                 let mut stack = self.pair.stack(host);
                 stack.fill();
@@ -262,7 +262,7 @@ fn the_peer_of_a_killed_program_is_told_and_its_ports_are_the_kernels() {
     let (counters, _) = world.services[0].path.remove_lane(LANE);
     assert!(counters.in_packets > 0);
     world.network.run();
-    world.services[1].path.turn().unwrap();
+    world.services[1].path.turn(world.now.as_nanos()).unwrap();
     let now = world.now;
     port::poll(&world.services[1].receive, &mut world.pair.stack(1), now);
     let outcome = world.pair.stack(1).tcp_recv(ends[1], now, RecvFlags::default(), &mut Vec::new());
@@ -282,7 +282,7 @@ fn a_thread_ends_when_its_card_is_removed_and_leaves_nothing_behind() {
     network.add_nic(NICS[0], 2);
     let mac = tickwire_stack::addr::Mac([2, 0, 0, 0, 0, 1]);
     let card = open_card(&network, NicDescription { index: NICS[0], mac, mtu: 1500 });
-    let thread = PacketThread::<Arc<OwnedRing>, Arc<OwnedRing>>::start(Box::new(card), || 5).unwrap();
+    let thread = PacketThread::<Arc<OwnedRing>, Arc<OwnedRing>>::start(Box::new(card), super::tests::now_ns).unwrap();
     network.wait_for_sleeper();
     assert_eq!(thread.call(|path| path.counters().unsent), Some(0), "it is woken");
     network.wait_for_sleeper();

@@ -256,7 +256,7 @@ static void at_once(int count)
 	free(threads);
 }
 
-/* Connections that have just been closed keep their handles until the peer has acknowledged that. */
+/* Connections that were just closed keep their handles until the peer has acknowledged that. */
 static void say(const char *what)
 {
 	static int first = -1;

@@ -34,7 +34,8 @@ impl Stream {
         self.length += bytes.len() as u64;
     }
 
-    /// The next bytes, which are hashed: as many as there is room for, whole words but for the last.
+    /// The next bytes, which are hashed: as many as there is room for. All words but the last are
+    /// whole.
     fn generate(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             self.state ^= self.state << 13;
