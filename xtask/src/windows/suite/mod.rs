@@ -73,7 +73,7 @@ pub(super) fn build_program() -> Result<()> {
 }
 
 /// The groups that the lab runs, whose cases take less than a minute together.
-const IN_LAB: [&str; 4] = ["datagrams/", "overlapped/", "ports/", "urgent/"];
+const IN_LAB: [&str; 3] = ["datagrams/", "overlapped/", "ports/"];
 
 /// Some groups, as a case of the lab.
 pub(super) fn in_lab() -> Result<()> {
