@@ -15,7 +15,7 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::Query;
 
 impl Client<'_> {
-    /// Answers [`Request::Claim`].
+    /// Answers `Request::Claim`.
     pub(super) fn claim(
         &mut self,
         lane: LaneId,
@@ -84,7 +84,7 @@ impl Client<'_> {
         examined
     }
 
-    /// Answers [`Request::Ports`]. The program binds a socket of its own to one of the ports, and
+    /// Answers `Request::Ports`. The program binds a socket of its own to one of the ports, and
     /// claims it.
     pub(super) fn offer_ports(&self, source: Address, count: u32) -> Result<Reply, Reason> {
         let count = (count as usize).min(EphemeralPorts::MAX);

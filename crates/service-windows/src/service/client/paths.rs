@@ -50,7 +50,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Answers [`Request::Resolve`].
+    /// Answers `Request::Resolve`.
     pub(super) fn resolve(&mut self, query: &Query) -> Result<Reply, Reason> {
         self.lane()?;
         self.shared.core().packets_come()?;
