@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Both, TIMEOUT, crossing, python, start};
+use std::fs;
 
 /// Sets each option on a listener, all together and each by itself, and prints the options of an
 /// accepted connection.
@@ -31,6 +32,7 @@ def connection(family, address, options):
     port += 1
     listener.bind((address, port))
     listener.listen()
+    listening.write(b".")
     connection, _ = listener.accept()
     listener.close()
     return connection, refused
@@ -47,6 +49,7 @@ def tell(connection, options, given):
         except OSError as error: told.append((level, name, errno.errorcode[error.errno]))
     return told
 port = 9000
+listening = open(sys.argv[3], "ab", 0)
 for family, address, own in [(2, sys.argv[1], V4), (10, sys.argv[2], V4 + V6)]:
     options = SOCKETS + own + TCP
     for given in [options] + [[option] for option in options]:
@@ -57,11 +60,13 @@ for family, address, own in [(2, sys.argv[1], V4), (10, sys.argv[2], V4 + V6)]:
 print("over", flush=True)
 "#;
 
-/// Connects to one port after the other as soon as it is listened on, and waits for the end.
+/// Connects to one port after the other when it is listened on, and waits for the end. A connection
+/// that came before `listen` has returned would be the kernel's: the port is not claimed yet.
 const CLIENT: &str = r#"
-import itertools, socket, sys, time
+import itertools, os, socket, sys, time
 def connected(port):
-    for address in itertools.cycle(sys.argv[1:]):
+    while os.path.getsize(sys.argv[3]) < port - 9000: time.sleep(0.002)
+    for address in itertools.cycle(sys.argv[1:3]):
         try: return socket.create_connection((address, port), 5)
         except OSError: time.sleep(0.002)
 for port in itertools.count(9001):
@@ -76,10 +81,12 @@ fn a_connection_tells_the_options_of_its_listener_as_on_the_kernel() {
     let both = Both::new();
     let addresses = [both.pair.b_v4(), both.pair.b_v6()];
     let run = |accelerated| {
-        let _client = start(both.a(), false, &[python(), "-c", CLIENT, &addresses[0], &addresses[1]]);
-        start(both.b(), accelerated, &[python(), "-c", LISTENERS, &addresses[0], &addresses[1]])
-            .success(TIMEOUT)
-            .unwrap()
+        // As long as there are ports that are listened on.
+        let listening = both.pair.b.directory().join(format!("listening-{accelerated}"));
+        fs::write(&listening, "").unwrap();
+        let words = |program| [python(), "-c", program, &addresses[0], &addresses[1], listening.to_str().unwrap()];
+        let _client = start(both.a(), false, &words(CLIENT));
+        start(both.b(), accelerated, &words(LISTENERS)).success(TIMEOUT).unwrap()
     };
     let kernel = run(false);
     let tickwire = crossing(&both.b_service, 100, || run(true));
