@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `run`, `stat`, `doctor`, `service`, `capture`, `testbed` | the subcommands; `clock` is in `tickwire-commands` |
+//! | `run`, `stat`, `doctor`, `service`, `capture`, `testbed` | the subcommands, but for `clock` |
 //! | `args`, `manual` | the definition of the command line; the long parts of its help |
 //! | `client` | asks the service |
 //! | `driver` | which drivers there are, and opening a network card by one |

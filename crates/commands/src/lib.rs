@@ -4,7 +4,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`args`] | options, and the long parts of the help |
-//! | [`clock`] | `tickwire clock`: the daemon in the foreground, readings, reports (Linux: a server) |
+//! | [`clock`] | `tickwire clock`: the daemon in the foreground, readings, reports |
 //! | [`capture`] | `tickwire capture`: from the service's stream of packets to a file |
 //!
 //! Without its feature `commands` it is only the definition of the command line, from which the man
