@@ -81,7 +81,7 @@ fn changed(mut bytes: Vec<u8>, random: &mut Rng) -> Vec<u8> {
 }
 
 /// The service answers another program, which has its claim.
-fn goes_on(program: &mut ClientChannel) {
+fn still_answers(program: &mut ClientChannel) {
     let answer = ask(program, &Request::ListInterfaces { after: 0 }, &[]).0;
     assert!(matches!(answer, Reply::Interface { .. }), "{answer:?}");
 }
@@ -115,12 +115,12 @@ fn any_messages_cost_their_connection_at_most() {
         // The service may notice it now.
         thread::sleep(Duration::from_millis(2));
         if round % 25 == 0 {
-            goes_on(&mut other);
+            still_answers(&mut other);
         }
     }
     assert!(connections > 1, "messages that make no sense do not end a connection");
     drop(hostile);
-    goes_on(&mut other);
+    still_answers(&mut other);
     assert!(claim(&mut other, &socket()).is_ok());
 }
 
@@ -154,7 +154,7 @@ fn any_contents_of_a_section_harm_its_own_lane_alone() {
         }
         doorbell.set();
         if round % 20 == 0 {
-            goes_on(&mut other);
+            still_answers(&mut other);
             assert!(lanes(&mut tool).contains(&lane));
         }
     }
@@ -172,7 +172,7 @@ fn any_contents_of_a_section_harm_its_own_lane_alone() {
     drop(program);
     for _ in 0..1000 {
         if !lanes(&mut tool).contains(&lane) {
-            goes_on(&mut other);
+            still_answers(&mut other);
             return;
         }
         thread::sleep(Duration::from_millis(5));

@@ -172,7 +172,7 @@ impl FakeNetwork {
     /// Waits until a thread sleeps for the driver.
     pub fn wait_for_sleeper(&self) {
         let mut state = self.state();
-        while state.sleepers == 0 {
+        while state.waiters == 0 {
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -250,10 +250,10 @@ impl XdpDriver for FakeDriver {
             if std::mem::take(&mut state.is_woken) || has_news || left.is_zero() {
                 return;
             }
-            state.sleepers += 1;
+            state.waiters += 1;
             self.0.0.changed.notify_all();
             state = self.0.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            state.sleepers -= 1;
+            state.waiters -= 1;
         }
     }
 

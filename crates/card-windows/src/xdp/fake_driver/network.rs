@@ -179,7 +179,7 @@ pub(super) struct NetworkState {
     pub(super) calls: BTreeMap<FakeCall, u32>,
     /// The sleep of a thread ends, now or the next one.
     pub(super) is_woken: bool,
-    pub(super) sleepers: u32,
+    pub(super) waiters: u32,
 }
 
 impl NetworkState {
