@@ -13,8 +13,10 @@ A connection to its port sends a line of words, which are performed in turn on t
     tell                        send `BYTES END` to the asking connection
 
 A datagram is sent back; `size:N,N` is answered by datagrams of these sizes, `other:N` by one from
-another port.
+another port. One that begins with `+` is only counted, and `sum:TEXT` is answered by how many were
+`+TEXT`.
 """
+import collections
 import socket
 import struct
 import sys
@@ -29,9 +31,14 @@ def pattern(count):
 
 
 def datagrams(server):
+    counted = collections.Counter()
     while True:
         data, peer = server.recvfrom(65536)
-        if data.startswith(b"size:"):
+        if data.startswith(b"+"):
+            counted[data[1:]] += 1
+        elif data.startswith(b"sum:"):
+            server.sendto(b"%d" % counted.pop(data[4:], 0), peer)
+        elif data.startswith(b"size:"):
             for size in data[5:].split(b","):
                 server.sendto(pattern(int(size)), peer)
         elif data.startswith(b"other:"):

@@ -49,8 +49,9 @@ impl Core {
         others.into_iter().any(|(_, record)| record.memory.rows().iter().any(has))
     }
 
-    /// Releases claims.
+    /// Releases claims. What the program has sent before leaves first.
     pub(in crate::service) fn release(&mut self, lane: LaneId, parts: &Parts) -> Result<(), Reason> {
+        self.send_rest(lane);
         let (changes, sockets, outcome) = self.claims.release(lane, parts);
         self.withdraw(changes);
         drop(sockets);

@@ -36,7 +36,7 @@ use tickwire_lane_windows::thread_priority;
 use tickwire_registry::{LaneId, end_frame, end_segments};
 use tickwire_stack::Memory;
 use tickwire_stack::path::Query;
-use tickwire_steer::counters::LaneCounters;
+use tickwire_steer::counters::{GuardRefusal, LaneCounters};
 
 /// At most so many lanes at a time.
 const MOST_LANES: usize = 256;
@@ -47,7 +47,8 @@ const MOST_OF_PROCESS: usize = 4;
 /// At most so many captures at a time: each packet is copied for each.
 const MOST_CAPTURES: usize = 4;
 
-/// So often a part of a transmit ring is sent at a lane's end: more often than a full ring needs.
+/// So often a part of a transmit ring is sent before ports are free: more often than a full ring
+/// needs.
 const MOST_DRAINS: usize = 2048;
 
 /// So many frames are sent for a lane at once, before others' packets are looked at.
@@ -193,11 +194,16 @@ impl Core {
         })
     }
 
+    /// Sends what a lane's program has put into its transmit ring so far.
+    fn send_rest(&self, lane: LaneId) {
+        let is_left = |_: &usize| self.packets.call(move |path| path.drain(lane)).is_some_and(|sent| sent > 0);
+        let _ = (0..MOST_DRAINS).take_while(is_left).count();
+    }
+
     /// Ends a lane, whose program is gone: what it has left is sent, then its peers are told, and
     /// then its ports are free.
     pub(super) fn end_lane(&mut self, lane: LaneId) {
-        let is_left = |_: &usize| self.packets.call(move |path| path.drain(lane)).is_some_and(|sent| sent > 0);
-        let _ = (0..MOST_DRAINS).take_while(is_left).count();
+        self.send_rest(lane);
         for some in self.end_frames(lane).chunks(ENDS) {
             let some = some.to_vec();
             self.packets.call(move |path| path.send_for(lane, some));
@@ -210,6 +216,7 @@ impl Core {
         self.log_counters();
         if self.lanes.remove(&lane).is_some() {
             let (LaneCounters { in_packets, out_packets, refused, .. }, losses) = ended;
+            log_refusals(lane, &refused);
             let refused = refused.iter().sum::<u64>();
             let RingLosses { ring_full, malformed } = losses;
             tracing::info!(lane, in_packets, out_packets, refused, ring_full, malformed, "a lane has ended");
@@ -310,5 +317,14 @@ impl Core {
             self.packets.call(move |path| path.remove_capture(number));
             tracing::info!(capture = number, "a capture has ended");
         }
+    }
+}
+
+/// Logs why guard has refused packets of a lane, if it has.
+fn log_refusals(lane: LaneId, refused: &[u64; GuardRefusal::ALL.len()]) {
+    let counted = GuardRefusal::ALL.iter().zip(refused).filter(|(_, count)| **count > 0);
+    let reasons: Vec<String> = counted.map(|(reason, count)| format!("{}={count}", reason.name())).collect();
+    if !reasons.is_empty() {
+        tracing::info!(lane, reasons = reasons.join(","), "packets were refused");
     }
 }

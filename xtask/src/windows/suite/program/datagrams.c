@@ -291,6 +291,21 @@ CASE(disconnected_by_a_family)
 	closesocket(s);
 }
 
+CASE(sent_and_closed)
+{
+	SOCKET s = datagram(), asking = datagram();
+	int i, length;
+
+	for (i = 0; i < 100; i++)
+		ask(s, "+closed");
+	OKAY("close", closesocket(s));
+	Sleep(QUIET);
+	ask(asking, "sum:closed");
+	length = recv(asking, room, sizeof(room), 0);
+	say("come=%.*s", length > 0 ? length : 0, room);
+	closesocket(asking);
+}
+
 /* Sends to a port where nothing receives; the answer comes some time later. */
 static void unreachable(SOCKET s, int is_connected)
 {
