@@ -97,6 +97,11 @@ impl Socket {
             // A warning (a datagram that was cut) is both: the call fails, and the request is
             // complete.
             let is_error = ended.status.cast_unsigned() >> 30 == 3;
+            if is_error && matches!(work, Work::Connect(_)) {
+                // Windows tells by the request what an attempt to connect has met.
+                request.complete(ended, mode, false);
+                return Begun::Pending;
+            }
             if is_error {
                 request.fail(ended);
             } else {
