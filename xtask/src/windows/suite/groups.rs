@@ -40,6 +40,10 @@ impl SuiteHosts {
     pub(super) fn new() -> Result<Self> {
         let hosts = ProgramHosts::new()?;
         let pair = hosts.pair();
+        // Linux limits how often it says that there is no such port; cases rely on being told.
+        for limit in ["net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"] {
+            pair.b.sysctl(limit, "0")?;
+        }
         // Networks behind the peer: one is unreachable, the other is silent.
         pair.b.sysctl("net.ipv4.ip_forward", "1")?;
         for (kind, network) in [("unreachable", "10.99.0.0/24"), ("blackhole", "10.97.0.0/24")] {
