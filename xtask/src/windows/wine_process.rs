@@ -36,6 +36,14 @@ impl WineProcess {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.0)).context("a process is gone")?.count())
     }
 
+    /// How many of its file descriptors are no pipes. (Wine's server has three pipes for each thread
+    /// of the programs.)
+    pub(super) fn descriptors_without_pipes(self) -> Result<usize> {
+        let all = fs::read_dir(format!("/proc/{}/fd", self.0)).context("a process is gone")?;
+        let targets = all.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        Ok(targets.filter(|target| !target.as_os_str().as_bytes().starts_with(b"pipe:")).count())
+    }
+
     /// How many sections it has mapped: memory that may be shared. (Libraries are mapped by other
     /// means.)
     pub(super) fn mappings(self) -> Result<usize> {
@@ -66,6 +74,8 @@ fn is(line: &str, words: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use tickwire_lab::tools;
 
     #[test]
     fn a_command_line_is_known_by_file_and_arguments() {
@@ -80,6 +90,11 @@ mod tests {
     fn what_a_process_has_is_counted() {
         let own = WineProcess::of(std::process::id());
         assert!(own.descriptors().unwrap() >= 3);
+        let before = own.descriptors_without_pipes().unwrap();
+        let _pipe = nix::unistd::pipe().unwrap();
+        let others = || own.descriptors_without_pipes().unwrap();
+        // (Other tests open files meanwhile.)
+        tools::until("a pipe counts for nothing", Duration::from_secs(10), || others() <= before).unwrap();
         own.mappings().unwrap();
         assert!(WineProcess::find(Path::new("/no-such-prefix"), &["x"]).is_err());
     }

@@ -32,7 +32,7 @@ impl Held {
             ("handles of the programs", handles(hosts, "stress.exe")?),
             ("sections mapped by the service", linux.mappings()? as u64),
             ("descriptors of the service", linux.descriptors()? as u64),
-            ("descriptors of wineserver", server.descriptors()? as u64),
+            ("descriptors of wineserver, without pipes", server.descriptors_without_pipes()? as u64),
             ("lanes", lanes.len() as u64),
             ("claims", claims as u64),
             ("sockets of the host", sockets(hosts)?),
