@@ -60,7 +60,7 @@ pub struct SocketStatistics {
 
 /// A socket of XDP (an XSK). Its memory and rings are those of the driver until it is dropped.
 pub trait XdpSocket: Send {
-    /// Has the driver use memory for frames.
+    /// Has the driver use memory for frames. To be called before the socket is bound.
     ///
     /// # Errors
     /// Why it does not. (As for the others.)
@@ -72,7 +72,8 @@ pub trait XdpSocket: Send {
     /// As [`XdpSocket::register`].
     fn set_ring_size(&mut self, ring: RingKind, size: u32) -> Result<(), DriverCode>;
 
-    /// Binds it to a receive or transmit queue of an interface.
+    /// Binds it to a receive or transmit queue of an interface. (The driver may not find out before
+    /// a program is made that there is no such queue to receive.)
     ///
     /// # Errors
     /// As [`XdpSocket::register`].

@@ -133,7 +133,7 @@ impl XdpError {
     }
 }
 
-/// Whether an error of binding a socket means that there is no such queue.
+/// Whether an error of binding a socket, or of making a program, means that there is no such queue.
 #[must_use]
 pub fn is_no_queue(code: DriverCode) -> bool {
     matches!(code.0, FILE_NOT_FOUND | NOT_FOUND | BAD_PARAMETER)

@@ -1,6 +1,9 @@
 //! What a receive queue of a network card receives: a socket with its rings, and memory for frames.
+//!
+//! The driver takes memory only from a socket that is not bound (up to version 1.3). It binds a
+//! socket to any number, and looks for the queue when a program is attached to it.
 
-use super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, XdpDriver, XdpSocket};
+use super::driver::{DriverCode, RingKind, SocketRole, SocketStatistics, XdpDriver, XdpRule, XdpSocket};
 use super::error::{XdpCardEnd, XdpError, is_no_queue};
 use super::frame_memory::FrameMemory;
 use super::ring::{ConsumerEnd, ProducerEnd};
@@ -46,11 +49,14 @@ enum NoReceiver {
 }
 
 impl<S: XdpSocket> XdpReceiver<S> {
-    /// Binds a socket, with so many chunks of so many bytes, which are powers of two. It is not
-    /// active yet.
-    fn open(mut socket: S, (interface, queue): (u32, u32), (chunk, chunks): (u32, u32)) -> Result<Self, NoReceiver> {
-        socket.bind(interface, queue, SocketRole::Receive).map_err(NoReceiver::Bind)?;
-        Self::prepare(socket, chunk, chunks).map_err(NoReceiver::Other)
+    /// Binds a socket and activates it, with so many chunks of so many bytes, which are powers of
+    /// two.
+    fn open(socket: S, (interface, queue): (u32, u32), (chunk, chunks): (u32, u32)) -> Result<Self, NoReceiver> {
+        let mut receiver = Self::prepare(socket, chunk, chunks).map_err(NoReceiver::Other)?;
+        receiver.socket.bind(interface, queue, SocketRole::Receive).map_err(NoReceiver::Bind)?;
+        let refused = |code| NoReceiver::Other(XdpError::Refused { step: "begin to receive", code });
+        receiver.socket.activate().map_err(refused)?;
+        Ok(receiver)
     }
 
     fn prepare(mut socket: S, chunk: u32, chunks: u32) -> Result<Self, XdpError> {
@@ -72,11 +78,6 @@ impl<S: XdpSocket> XdpReceiver<S> {
         }
         fill.publish();
         Ok(Self { socket, received, fill, memory, with_driver, malformed: 0 })
-    }
-
-    /// Begins to receive.
-    pub(super) fn activate(&mut self) -> Result<(), XdpError> {
-        self.socket.activate().map_err(|code| XdpError::Refused { step: "begin to receive", code })
     }
 
     /// Copies the next frame that has been received, if there is one. The chunk goes back to the
@@ -149,22 +150,28 @@ impl<S: XdpSocket> XdpReceiver<S> {
 }
 
 /// Binds a socket to each receive queue of an interface. Queues are numbered from 0; how many there
-/// are is not told.
+/// are is not told, so a program that matches nothing is attached to each in turn.
 pub(super) fn open_receivers<D: XdpDriver>(
     driver: &mut D,
     interface: u32,
     chunk: u32,
 ) -> Result<Vec<XdpReceiver<D::Socket>>, XdpError> {
-    let mut receivers = Vec::new();
+    let (mut receivers, no_ports) = (Vec::new(), Arc::default());
     for queue in 0..=MOST_QUEUES {
         let socket = driver.open_socket().map_err(XdpError::of_open)?;
-        match XdpReceiver::open(socket, (interface, queue), (chunk, RECEIVE_FRAMES)) {
-            Ok(_) if queue == MOST_QUEUES => return Err(XdpError::TooManyQueues { most: MOST_QUEUES }),
-            Ok(receiver) => receivers.push(receiver),
+        let receiver = match XdpReceiver::open(socket, (interface, queue), (chunk, RECEIVE_FRAMES)) {
+            Ok(receiver) => receiver,
             Err(NoReceiver::Bind(code)) if queue > 0 && is_no_queue(code) => break,
             Err(NoReceiver::Bind(code)) => return Err(XdpError::of_bind(code, interface)),
             Err(NoReceiver::Other(error)) => return Err(error),
+        };
+        match driver.open_program(interface, queue, &[XdpRule::UdpPorts], &no_ports, receiver.target()) {
+            Ok(_) if queue == MOST_QUEUES => return Err(XdpError::TooManyQueues { most: MOST_QUEUES }),
+            Ok(program) => drop(program),
+            Err(code) if queue > 0 && is_no_queue(code) => break,
+            Err(code) => return Err(XdpError::Refused { step: "look at what arrives", code }),
         }
+        receivers.push(receiver);
     }
     Ok(receivers)
 }

@@ -35,13 +35,17 @@ impl<S: XdpSocket> XdpTransmitter<S> {
     /// Binds a socket to a queue and activates it, with so many chunks of so many bytes, which are
     /// powers of two.
     pub(super) fn open(
-        mut socket: S,
+        socket: S,
         role: SocketRole,
         (interface, queue): (u32, u32),
         (chunk, chunks): (u32, u32),
     ) -> Result<Self, NoTransmitter> {
-        socket.bind(interface, queue, role).map_err(NoTransmitter::Bind)?;
-        Self::prepare(socket, chunk, chunks).map_err(NoTransmitter::Other)
+        // The driver takes memory only from a socket that is not bound (up to version 1.3).
+        let mut transmitter = Self::prepare(socket, chunk, chunks).map_err(NoTransmitter::Other)?;
+        transmitter.socket.bind(interface, queue, role).map_err(NoTransmitter::Bind)?;
+        let refused = |code| NoTransmitter::Other(XdpError::Refused { step: "begin to send", code });
+        transmitter.socket.activate().map_err(refused)?;
+        Ok(transmitter)
     }
 
     fn prepare(mut socket: S, chunk: u32, chunks: u32) -> Result<Self, XdpError> {
@@ -56,7 +60,6 @@ impl<S: XdpSocket> XdpTransmitter<S> {
         let completed = socket.address_ring(RingKind::Completion, chunks).map_err(seen)?;
         let transmit = ProducerEnd::new(transmit.ok_or(XdpError::Layout(RingKind::Transmit))?);
         let completed = ConsumerEnd::new(completed.ok_or(XdpError::Layout(RingKind::Completion))?);
-        socket.activate().map_err(refused("begin to send"))?;
         let (free, with_driver) = ((0..chunks).rev().collect(), vec![false; chunks as usize]);
         Ok(Self { socket, transmit, completed, memory, free, with_driver, unpublished: 0, malformed: 0 })
     }

@@ -81,7 +81,7 @@ impl<D: XdpDriver> XdpCard<D> {
     /// Why there is none.
     pub fn open(mut driver: D, nic: NicDescription, clock: CardClock) -> Result<Self, XdpError> {
         let (chunk, index) = (chunk_for(nic.mtu), nic.index);
-        let mut receivers = open_receivers(&mut driver, index, chunk)?;
+        let receivers = open_receivers(&mut driver, index, chunk)?;
         let mut transmitter = |role, queue| {
             let socket = driver.open_socket().map_err(XdpError::of_open)?;
             XdpTransmitter::open(socket, role, (index, queue), (chunk, TRANSMIT_FRAMES)).map_err(|error| match error {
@@ -92,7 +92,6 @@ impl<D: XdpDriver> XdpCard<D> {
         };
         let give_back = transmitter(SocketRole::GiveBack, 0)?;
         let transmitter = transmitter(SocketRole::Transmit, 0)?;
-        receivers.iter_mut().try_for_each(XdpReceiver::activate)?;
         let mut card = Self {
             programs: Vec::new(),
             receivers,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 /// Errors of Windows that the driver gives.
 const NOT_FOUND: DriverCode = DriverCode(1168);
 const BAD_STATE: DriverCode = DriverCode(5023);
+pub(super) const BAD_PARAMETER: DriverCode = DriverCode(87);
 
 /// A socket of the stand-in.
 pub struct FakeSocket {
@@ -36,6 +37,10 @@ impl XdpSocket for FakeSocket {
     fn register(&mut self, memory: &Arc<FrameMemory>) -> Result<(), DriverCode> {
         self.network.change(|state| state.memories.push(Arc::downgrade(memory)));
         self.change(FakeCall::Register, |socket| {
+            // (Up to version 1.3.)
+            if socket.bound.is_some() {
+                return Err(BAD_STATE);
+            }
             socket.memory = Some(Arc::clone(memory));
             Ok(())
         })
@@ -50,10 +55,12 @@ impl XdpSocket for FakeSocket {
     }
 
     fn bind(&mut self, interface: u32, queue: u32, role: SocketRole) -> Result<(), DriverCode> {
-        let queues = self.network.state().nics.get(&interface).map_or(0, |nic| nic.queues);
+        let queues = self.network.state().nics.get(&interface).map(|nic| nic.queues);
         self.change(FakeCall::Bind, |socket| {
-            if queue >= queues {
-                return Err(NOT_FOUND);
+            let queues = queues.ok_or(NOT_FOUND)?;
+            // Whether there is such a queue to receive is found out when a program is attached.
+            if queue >= queues && role != SocketRole::Receive {
+                return Err(BAD_PARAMETER);
             }
             socket.bound = Some((interface, queue, role));
             Ok(())
@@ -63,6 +70,7 @@ impl XdpSocket for FakeSocket {
     fn activate(&mut self) -> Result<(), DriverCode> {
         self.change(FakeCall::Activate, |socket| {
             let ring = |kind| socket.rings.get(&kind).ok_or(BAD_STATE);
+            socket.memory.as_ref().ok_or(BAD_STATE)?;
             let (_, _, role) = socket.bound.ok_or(BAD_STATE)?;
             socket.ends = Some(match role {
                 SocketRole::Receive => DriverEnds::Receive {

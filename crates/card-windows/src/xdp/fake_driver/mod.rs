@@ -19,6 +19,7 @@ use super::driver::{DriverCode, RingKind, SocketRole, XdpDriver, XdpRule};
 use super::port_sets::PortSets;
 use super::xsk_ring::XskRing;
 use crate::card::CardWaker;
+use fake_socket::BAD_PARAMETER;
 use network::{FakeNic, NetworkState, ProgramState, SocketState};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -233,6 +234,9 @@ impl XdpDriver for FakeDriver {
             ProgramState { interface, queue, rules: rules.to_vec(), ports: Arc::clone(ports), target: target.number };
         let number = self.0.change(|state| {
             state.call(FakeCall::OpenProgram)?;
+            if state.nics.get(&interface).is_none_or(|nic| queue >= nic.queues) {
+                return Err(BAD_PARAMETER);
+            }
             let number = state.next_number();
             state.programs.insert(number, program);
             Ok(number)

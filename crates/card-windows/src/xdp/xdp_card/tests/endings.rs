@@ -29,9 +29,19 @@ fn a_step_that_fails_leaves_nothing_behind() {
             }
         }
     }
-    // Sockets: 5 and the one of no queue. Memory, activation: 5. Two rings each, and their layouts.
-    // Binding: 6, programs: 3.
-    assert_eq!(failures, 6 + 5 + 5 + 10 + 10 + 6 + 3);
+    // Sockets: 5 and the one of no queue, each with memory, two rings and their layouts, binding,
+    // and activation. Programs: to find queues, and to find out whether rules are taken.
+    assert_eq!(failures, 6 * (1 + 1 + 2 + 2 + 1 + 1) + 4 + 3);
+}
+
+#[test]
+fn queues_are_found_although_the_driver_binds_sockets_to_any_number() {
+    for queues in [1, 2, 7] {
+        let network = FakeNetwork::default();
+        network.add_nic(HERE, queues);
+        let card = try_open(&network).unwrap();
+        assert_eq!((card.queues(), network.held()[1]), (queues as usize, 0));
+    }
 }
 
 #[test]
