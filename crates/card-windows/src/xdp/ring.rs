@@ -74,6 +74,12 @@ impl<const WORDS: usize> ProducerEnd<WORDS> {
         self.memory.producer().store(self.next, Release);
     }
 
+    /// Whether the driver has consumed all that was published. A wrong index is none.
+    #[must_use]
+    pub fn is_consumed(&self) -> bool {
+        self.memory.consumer().load(Acquire) == self.next
+    }
+
     /// Whether the driver is to be told that there is something.
     #[must_use]
     pub fn needs_poke(&self) -> bool {

@@ -21,6 +21,8 @@ pub(super) struct XdpTransmitter<S> {
     unpublished: u32,
     /// Descriptors that made no sense.
     malformed: u64,
+    /// Frames that the driver has refused, and whose chunks were taken back.
+    refused: u64,
 }
 
 /// Why there is no transmitter.
@@ -61,7 +63,7 @@ impl<S: XdpSocket> XdpTransmitter<S> {
         let transmit = ProducerEnd::new(transmit.ok_or(XdpError::Layout(RingKind::Transmit))?);
         let completed = ConsumerEnd::new(completed.ok_or(XdpError::Layout(RingKind::Completion))?);
         let (free, with_driver) = ((0..chunks).rev().collect(), vec![false; chunks as usize]);
-        Ok(Self { socket, transmit, completed, memory, free, with_driver, unpublished: 0, malformed: 0 })
+        Ok(Self { socket, transmit, completed, memory, free, with_driver, unpublished: 0, malformed: 0, refused: 0 })
     }
 
     /// Puts a frame in; it is sent after [`XdpTransmitter::flush`]. Returns `false` if there is no
@@ -69,6 +71,7 @@ impl<S: XdpSocket> XdpTransmitter<S> {
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<bool, XdpCardEnd> {
         if self.free.is_empty() {
             self.flush()?;
+            self.take_refused();
         }
         let Some(chunk) = self.free.pop() else { return Ok(false) };
         let broken = |error| XdpCardEnd::RingBroken { ring: RingKind::Transmit, error };
@@ -88,8 +91,9 @@ impl<S: XdpSocket> XdpTransmitter<S> {
         if std::mem::take(&mut self.unpublished) > 0 {
             self.transmit.publish();
         }
-        // Also if nothing is new: the driver asks for it when its completions had no room.
-        if self.transmit.needs_poke() && self.free.len() < self.with_driver.len() {
+        // Also if nothing is new: the driver asks for it when its completions had no room. But not
+        // if it has taken all: what it has taken it completes by itself.
+        if self.transmit.needs_poke() && !self.transmit.is_consumed() {
             let failed = |code| XdpCardEnd::Call { ring: RingKind::Transmit, code };
             self.socket.poke(RingKind::Transmit).map_err(failed)?;
         }
@@ -110,10 +114,31 @@ impl<S: XdpSocket> XdpTransmitter<S> {
         Ok(())
     }
 
+    /// Takes chunks back of frames that the driver has refused, for instance because they are
+    /// longer than the network card sends. It only counts those, so they are known when it has no
+    /// others.
+    fn take_refused(&mut self) {
+        let missing = self.with_driver.len() - self.free.len();
+        if missing <= self.with_driver.len() / 2 || !self.transmit.is_consumed() {
+            return;
+        }
+        let counted = self.socket.statistics().map_or(0, |counters| counters.refused_frames);
+        if counted.saturating_sub(self.refused) < missing as u64 {
+            return;
+        }
+        self.refused += missing as u64;
+        for (chunk, is_with_driver) in (0..).zip(&mut self.with_driver) {
+            if std::mem::take(is_with_driver) {
+                self.free.push(chunk);
+            }
+        }
+    }
+
     /// To be called when there is nothing else to do: pokes the driver if it asks for that, and
     /// finds out whether it has given up.
     pub(super) fn check(&mut self) -> Result<(), XdpCardEnd> {
         self.flush()?;
+        self.take_refused();
         for (ring, has_failed) in
             [(RingKind::Transmit, self.transmit.has_failed()), (RingKind::Completion, self.completed.has_failed())]
         {

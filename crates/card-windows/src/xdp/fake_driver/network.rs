@@ -17,6 +17,9 @@ const NEED_POKE: u32 = 2;
 /// The error of a call about what is gone (`ERROR_DEVICE_REMOVED`).
 const REMOVED: DriverCode = DriverCode(1617);
 
+/// The longest frame that a network card sends: the MTU of tests, and an Ethernet header.
+const LONGEST: usize = 1500 + 14;
+
 /// A call to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FakeCall {
@@ -139,12 +142,17 @@ impl SocketState {
         };
         for _ in 0..most {
             let Ok(Some([address, length])) = transmit.take() else { break };
-            let mut frame = vec![0; length as usize];
-            match memory.chunk_at(address).filter(|&chunk| memory.read(chunk, &mut frame)) {
-                Some(_) => frames.push(frame),
+            let length = length as u32 as usize;
+            let chunk = memory.chunk_at(address).filter(|_| (1..=LONGEST).contains(&length));
+            let mut frame = vec![0; length.min(LONGEST)];
+            // One that is refused is not completed.
+            match chunk.filter(|&chunk| memory.read(chunk, &mut frame)) {
+                Some(_) => {
+                    frames.push(frame);
+                    let _ = completed.put([address]);
+                }
                 None => self.statistics.refused_frames += 1,
             }
-            let _ = completed.put([address]);
         }
         completed.publish();
         frames

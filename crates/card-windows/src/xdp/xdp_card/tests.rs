@@ -202,6 +202,52 @@ fn when_all_frames_are_in_use_new_ones_are_lost_and_counted_and_it_goes_on() {
 }
 
 #[test]
+fn frames_that_the_driver_refuses_do_not_use_up_the_memory() {
+    let (mut card, network) = card();
+    card.set_claimed(Protocol::Udp, 53, true).unwrap();
+    // Longer than the network card sends, as some are that it has merged.
+    let long = v4(UDP, OWN, (9, 53), &[0; 1600]);
+    for number in 0..4 * TRANSMIT_FRAMES {
+        network.arrive(HERE, &long);
+        card.receive().unwrap().unwrap();
+        card.pass().unwrap();
+        card.send(&long).unwrap();
+        assert_eq!(card.flush(), 0, "{number}");
+        network.run();
+        assert!(card.receive().unwrap().is_none());
+    }
+    assert!(network.take_kernels(HERE).is_empty() && network.take_sent(HERE).is_empty());
+    assert_eq!(card.losses().malformed, u64::from(8 * TRANSMIT_FRAMES));
+    let frame = v4(UDP, PEER, (53, 9), b"x");
+    card.send(&frame).unwrap();
+    card.flush();
+    network.run();
+    assert_eq!(network.take_sent(HERE), [frame]);
+}
+
+#[test]
+fn a_driver_that_has_taken_all_frames_is_not_poked() {
+    let (mut card, network) = card();
+    network.set_poke(true);
+    network.refuse(FakeCall::Poke, 1, DriverCode(1617));
+    card.send(&v4(UDP, PEER, (53, 9), b"x")).unwrap();
+    card.flush();
+    // It asks for it, as it has nothing more to send.
+    for _ in 0..10 {
+        assert!(card.receive().unwrap().is_none());
+    }
+    // Nor for those that it has refused.
+    network.accept_all();
+    card.send(&v4(UDP, PEER, (53, 9), &[0; 1600])).unwrap();
+    card.flush();
+    let pokes = network.calls(FakeCall::Poke);
+    for _ in 0..10 {
+        assert!(card.receive().unwrap().is_none());
+    }
+    assert_eq!((pokes, network.calls(FakeCall::Poke)), (2, 2));
+}
+
+#[test]
 fn all_of_udp_is_taken_for_a_while_after_a_first_fragment() {
     let (mut card, network) = card();
     card.set_claimed(Protocol::Udp, 53, true).unwrap();
