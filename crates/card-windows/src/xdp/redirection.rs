@@ -23,10 +23,12 @@ pub(super) fn redirected(addresses: &[Address], takes_all_udp: bool) -> Vec<XdpR
 
 /// The port for which the first fragment of a datagram of IPv4 is; `None`: a frame is no such one.
 pub(super) fn first_fragment_of(frame: &[u8]) -> Option<u16> {
-    /// More fragments follow.
+    /// More fragments follow, and the upper bits of the offset.
     const MORE: u8 = 0x20;
+    const OFFSET: u8 = 0x1f;
     let packet = frame.get(14..)?;
-    let is_first = frame[12..14] == [8, 0] && *packet.first()? == 0x45 && matches!(packet.get(6..8)?, &[MORE, 0]);
+    let is_v4 = frame[12..14] == [8, 0] && *packet.first()? == 0x45;
+    let is_first = is_v4 && matches!(packet.get(6..8)?, &[flags, 0] if flags & (MORE | OFFSET) == MORE);
     let port = packet.get(22..24).filter(|_| is_first && packet[9] == Protocol::Udp.number())?;
     Some(u16::from_be_bytes([port[0], port[1]]))
 }

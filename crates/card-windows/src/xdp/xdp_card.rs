@@ -259,8 +259,10 @@ impl<D: XdpDriver> PacketCard for XdpCard<D> {
     }
 
     fn set_addresses(&mut self, addresses: &mut dyn Iterator<Item = Address>) -> io::Result<()> {
-        self.addresses = addresses.collect();
-        if self.programs.is_empty() {
+        let before = std::mem::replace(&mut self.addresses, addresses.collect());
+        // Something else of the host may have changed.
+        let is_same = self.addresses == before && !self.is_stale;
+        if self.programs.is_empty() || is_same {
             return Ok(());
         }
         self.install().map_err(io::Error::other)

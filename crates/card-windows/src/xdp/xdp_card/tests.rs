@@ -279,6 +279,9 @@ fn all_of_udp_is_taken_for_a_while_after_a_first_fragment() {
     let not_first = [v4(UDP, OWN, (9, 53), b""), v4(TCP, OWN, (9, 53), b""), later, vec![0; 14], vec![8; 20]];
     assert!(not_first.iter().all(|frame| first_fragment_of(frame).is_none()));
     assert_eq!(first_fragment_of(&first), Some(53));
+    // A peer that looks for the path's MTU sends fragments with DF.
+    first[20] |= 0x40;
+    assert_eq!(first_fragment_of(&first), Some(53));
 }
 
 #[test]
@@ -302,6 +305,9 @@ fn programs_follow_addresses_and_the_new_ones_come_before_the_old_ones_go() {
     assert!(has(Address::v4(OWN)) && has(Address([0xfd; 16])) && !has(Address::v4(PEER)));
     card.set_addresses(&mut [Address::v4(PEER)].into_iter()).unwrap();
     assert!(!has(Address::v4(OWN)) && has(Address::v4(PEER)));
+    let programs = network.calls(FakeCall::OpenProgram);
+    card.set_addresses(&mut [Address::v4(PEER)].into_iter()).unwrap();
+    assert_eq!(network.calls(FakeCall::OpenProgram), programs, "the same addresses");
 
     // If the driver refuses those of one queue, all old ones stay, and it is tried again.
     network.refuse(FakeCall::OpenProgram, 1, DriverCode(8));
