@@ -74,7 +74,7 @@ impl WinDivertHandle {
         let prepared = check_version(&library, handle).and_then(|()| {
             set_param(&library, handle, QUEUE_LENGTH)?;
             set_param(&library, handle, QUEUE_SIZE)?;
-            Ok(PendingReceives::begin(&library, handle)?)
+            Ok(PendingReceives::new()?)
         });
         match prepared {
             Ok(receives) => Ok(Self { library, handle, receives: ManuallyDrop::new(receives) }),
@@ -107,7 +107,7 @@ fn set_param(library: &WinDivertLibrary, handle: HANDLE, (which, value): (i32, u
 
 impl DivertHandle for WinDivertHandle {
     fn receive(&mut self, batch: &mut ReceivedBatch) -> io::Result<Reception> {
-        self.receives.take(&self.library, self.handle, batch)
+        self.receives.take(self.library.receive, self.handle, batch)
     }
 
     fn send(&mut self, batch: &OutgoingBatch) -> io::Result<()> {

@@ -21,7 +21,7 @@ use windows_sys::Win32::System::LibraryLoader::{
 pub const LIBRARY: &str = "WinDivert.dll";
 
 type OpenFn = unsafe extern "C" fn(*const c_char, c_int, i16, u64) -> HANDLE;
-type ReceiveFn = unsafe extern "C" fn(
+pub(super) type ReceiveFn = unsafe extern "C" fn(
     HANDLE,
     *mut c_void,
     u32,

@@ -1,10 +1,14 @@
 //! Receive calls that are under way: several, so that the driver always has room for packets, and
 //! in the order in which it fills them. A word in memory says when one is done, so looking is no
 //! system call.
+//!
+//! Windows cancels the calls of a thread that ends, and has the thread that has made a call see to
+//! its end. A handle may be opened by a thread of a program's connection. So the thread that takes
+//! packets makes all calls. Until it does, the driver keeps packets in the handle's queue.
 
 use super::batch::ReceivedBatch;
 use super::driver::Reception;
-use super::library::{WinDivertLibrary, last_error};
+use super::library::{ReceiveFn, last_error};
 use super::record::RECORD_BYTES;
 use crate::event::Event;
 use std::collections::VecDeque;
@@ -73,7 +77,7 @@ impl Receive {
     }
 
     /// Makes the call. It must not be under way.
-    fn begin(&mut self, library: &WinDivertLibrary, handle: HANDLE) {
+    fn begin(&mut self, receive: ReceiveFn, handle: HANDLE) {
         let (bytes, records) = self.batch.room();
         let record_bytes = (records.len() * RECORD_BYTES) as u32;
         // SAFETY: the call is not under way, so nothing else uses what `control` points to.
@@ -85,7 +89,7 @@ impl Receive {
         // SAFETY: an open handle. All memory stays where it is until the call is done: `control`
         // and what the batch owns are on the heap, and neither is used or freed before.
         let is_done = unsafe {
-            (library.receive)(
+            receive(
                 handle,
                 bytes.as_mut_ptr().cast(),
                 bytes.len() as u32,
@@ -143,25 +147,35 @@ impl Drop for Receive {
     }
 }
 
-/// All calls of a handle, the earliest first.
-pub(super) struct PendingReceives(VecDeque<Receive>);
+/// All calls of a handle.
+pub(super) struct PendingReceives {
+    /// The earliest first.
+    calls: VecDeque<Receive>,
+    have_begun: bool,
+}
 
 impl PendingReceives {
-    /// Makes the calls.
-    pub(super) fn begin(library: &WinDivertLibrary, handle: HANDLE) -> io::Result<Self> {
-        let mut calls: VecDeque<Receive> = (0..RECEIVES).map(|_| Receive::new()).collect::<io::Result<_>>()?;
-        calls.iter_mut().for_each(|call| call.begin(library, handle));
-        Ok(Self(calls))
+    /// Room for the calls. They are made by the first [`PendingReceives::take`].
+    ///
+    /// # Errors
+    /// If the process has too many handles.
+    pub(super) fn new() -> io::Result<Self> {
+        let calls = (0..RECEIVES).map(|_| Receive::new()).collect::<io::Result<_>>()?;
+        Ok(Self { calls, have_begun: false })
     }
 
-    /// Takes what the earliest call has received into a batch, and makes it again.
+    /// Takes what the earliest call has received into a batch, and makes it again. To be called by
+    /// one thread, which lives as long as the handle is used.
     pub(super) fn take(
         &mut self,
-        library: &WinDivertLibrary,
+        receive: ReceiveFn,
         handle: HANDLE,
         batch: &mut ReceivedBatch,
     ) -> io::Result<Reception> {
-        let Some(call) = self.0.front_mut() else { return Ok(Reception::Ended) };
+        if !std::mem::replace(&mut self.have_begun, true) {
+            self.calls.iter_mut().for_each(|call| call.begin(receive, handle));
+        }
+        let Some(call) = self.calls.front_mut() else { return Ok(Reception::Ended) };
         let reception = match call.outcome(handle) {
             Outcome::Pending => return Ok(Reception::Nothing),
             Outcome::Failed(ERROR_NO_DATA) => return Ok(Reception::Ended),
@@ -173,20 +187,100 @@ impl PendingReceives {
                 Reception::Packets
             }
         };
-        call.begin(library, handle);
-        self.0.rotate_left(1);
+        call.begin(receive, handle);
+        self.calls.rotate_left(1);
         Ok(reception)
     }
 
-    /// The event that is set when the next packets are there; `None`: they are, or there will be
-    /// none.
+    /// The event that is set when the next packets are there; `None`: they are or may be, or there
+    /// will be none.
     pub(super) fn event(&self) -> Option<HANDLE> {
-        let call = self.0.front()?;
+        let call = self.calls.front().filter(|_| self.have_begun)?;
         if call.is_done() {
             return None;
         }
         // It may have been set for a call before, late.
         call.event.reset();
         (!call.is_done()).then(|| call.event.handle())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::AddressRecord;
+    use super::*;
+    use std::ffi::c_void;
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+    use std::ptr::null;
+    use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+    use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_OVERLAPPED, PIPE_ACCESS_INBOUND, ReadFile};
+    use windows_sys::Win32::System::Pipes::{CreateNamedPipeW, PIPE_TYPE_MESSAGE};
+
+    /// As the library's function: a call to the driver that may be under way when it returns.
+    unsafe extern "C" fn receive(
+        handle: HANDLE,
+        bytes: *mut c_void,
+        room: u32,
+        _: *mut u32,
+        _: u64,
+        _: *mut AddressRecord,
+        record_bytes: *mut u32,
+        overlapped: *mut OVERLAPPED,
+    ) -> i32 {
+        // SAFETY: the caller's: all of it lives until the call is done.
+        unsafe {
+            *record_bytes = RECORD_BYTES as u32;
+            ReadFile(handle, bytes.cast(), room, null_mut(), overlapped)
+        }
+    }
+
+    /// What a handle of the driver is read from, and where its packets come from.
+    fn pipe(name: &str) -> (OwnedHandle, File) {
+        let path = format!(r"\\.\pipe\tickwire-{name}-{}", std::process::id());
+        let wide: Vec<u16> = path.encode_utf16().chain([0]).collect();
+        let open = PIPE_ACCESS_INBOUND | FILE_FLAG_OVERLAPPED;
+        // SAFETY: a path that ends with a zero, and no attributes.
+        let handle = unsafe { CreateNamedPipeW(wide.as_ptr(), open, PIPE_TYPE_MESSAGE, 1, 0, 1 << 16, 0, null()) };
+        assert_ne!(handle, INVALID_HANDLE_VALUE);
+        // SAFETY: a new handle, which nothing else owns.
+        let reader = unsafe { OwnedHandle::from_raw_handle(handle) };
+        (reader, File::options().write(true).open(path).unwrap())
+    }
+
+    /// Waits for the next packets.
+    fn next(calls: &mut PendingReceives, handle: HANDLE) -> ReceivedBatch {
+        let mut batch = ReceivedBatch::default();
+        loop {
+            match calls.take(receive, handle, &mut batch).unwrap() {
+                Reception::Packets => return batch,
+                Reception::Nothing => (),
+                other => panic!("{other:?}"),
+            }
+            if let Some(event) = calls.event() {
+                // SAFETY: an open event.
+                assert_eq!(unsafe { WaitForSingleObject(event, 10_000) }, WAIT_OBJECT_0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_handle_that_another_thread_has_opened_receives_after_the_end_of_that_thread() {
+        let (reader, mut writer) = pipe("receives");
+        let handle = reader.as_raw_handle();
+        let mut calls = std::thread::spawn(|| PendingReceives::new().unwrap()).join().unwrap();
+        assert!(calls.event().is_none(), "the calls are still to be made");
+        let mut packet = vec![0x45, 0, 0, 21, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0];
+        for number in 0..3 * RECEIVES as u8 {
+            packet[20] = number;
+            writer.write_all(&packet).unwrap();
+            let mut batch = next(&mut calls, handle);
+            let received = batch.next_packet(&mut 0).unwrap();
+            assert_eq!(batch.bytes(&received), packet);
+        }
+        // The calls that are under way end with the handle.
+        drop(reader);
+        drop(calls);
     }
 }
