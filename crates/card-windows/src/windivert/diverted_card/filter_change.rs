@@ -45,6 +45,10 @@ impl<D: DivertDriver> DivertedCard<D> {
     /// handles that are not needed are closed.
     pub(super) fn work_for_less(&mut self) -> Option<SlowWork> {
         let now = Instant::now();
+        // What it was opened for has not come.
+        if let Some(prepared) = self.prepared.take() {
+            self.dismiss(prepared.handle);
+        }
         if let Some(block) = &mut self.block {
             for protocol in block.end_idle(now) {
                 self.claimed.set_block(protocol, block.ports(), false);
@@ -83,14 +87,23 @@ impl<D: DivertDriver> DivertedCard<D> {
         match *prepared {
             // A port may have been claimed meanwhile.
             prepared if prepared.is_for_less && !self.claimed.is_within(&prepared.ports) => {
-                self.retired.push(prepared.handle);
+                self.dismiss(prepared.handle);
             }
             prepared if prepared.is_for_less => self.use_handle(prepared.handle, prepared.ports),
             prepared => {
-                let before = self.prepared.replace(prepared);
-                self.retired.extend(before.map(|before| before.handle));
+                if let Some(before) = self.prepared.replace(prepared) {
+                    self.dismiss(before.handle);
+                }
             }
         }
+    }
+
+    /// A handle is not needed after all. It has taken packets since it was opened, before the
+    /// others see them. So it is told to stop, and what it has taken is received.
+    fn dismiss(&mut self, mut handle: D::Handle) {
+        handle.stop();
+        self.handles.insert(self.handles.len().saturating_sub(1), handle);
+        self.collect();
     }
 
     /// Has the driver take the packets of the claimed ports.
@@ -100,7 +113,7 @@ impl<D: DivertDriver> DivertedCard<D> {
                 self.use_handle(handle, ports);
                 return Ok(());
             }
-            drop(handle);
+            self.dismiss(handle);
         }
         let handle = self.driver.open(&self.claimed.filter(self.nic.index)?)?;
         self.use_handle(handle, self.claimed.clone());

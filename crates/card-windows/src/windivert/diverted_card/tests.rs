@@ -392,6 +392,40 @@ fn a_handle_that_was_opened_on_another_thread_is_the_one_for_the_port() {
 }
 
 #[test]
+fn what_a_handle_has_taken_that_is_not_needed_after_all_is_received() {
+    let (mut card, driver) = card();
+    card.set_claimed(Protocol::Udp, 7, true).unwrap();
+    let prepare = |card: &mut DivertedCard<TestDriver>, port| {
+        let prepared = card.prepare(&[(Protocol::Udp, port)]).unwrap();
+        work(card, prepared);
+    };
+    // Another one is opened instead; another port is claimed; none is.
+    let ends: [fn(&mut DivertedCard<TestDriver>); 3] = [
+        |card| {
+            let prepared = card.prepare(&[(Protocol::Udp, 9)]).unwrap();
+            work(card, prepared);
+            card.set_claimed(Protocol::Udp, 9, true).unwrap();
+        },
+        |card| card.set_claimed(Protocol::Tcp, 81, true).unwrap(),
+        |card| drop(card.prepare_less()),
+    ];
+    for end in ends {
+        let handle = driver.filters();
+        prepare(&mut card, 8);
+        driver.queue(handle, &[(arrived(NIC, 5, &[]), v4(17, HERE, 30))]);
+        end(&mut card);
+        assert!(driver.stopped(handle));
+        assert!(card.receive().unwrap().is_some() && card.receive().unwrap().is_none());
+    }
+    // The larger filter stays, as the port was claimed again.
+    card.set_claimed(Protocol::Udp, 7, false).unwrap();
+    let (prepared, handle) = (less(&mut card).unwrap(), driver.filters());
+    card.set_claimed(Protocol::Udp, 7, true).unwrap();
+    work(&mut card, prepared);
+    assert!(driver.stopped(handle) && card.filtered.contains(Protocol::Udp, 7));
+}
+
+#[test]
 fn ports_that_are_not_claimed_any_more_are_left_out_on_another_thread() {
     let (mut card, driver) = card();
     card.set_claimed(Protocol::Udp, 7, true).unwrap();
