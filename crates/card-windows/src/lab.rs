@@ -60,6 +60,7 @@ struct Functions {
     wait: WaitFn,
     wake: CardFn,
     claim: ClaimFn,
+    give_back: SendFn,
 }
 
 impl Functions {
@@ -82,6 +83,7 @@ impl Functions {
                 wait: transmute::<FARPROC, WaitFn>(find(library, c"lab_card_wait")?),
                 wake: transmute::<FARPROC, CardFn>(find(library, c"lab_card_wake")?),
                 claim: transmute::<FARPROC, ClaimFn>(find(library, c"lab_card_claim")?),
+                give_back: transmute::<FARPROC, SendFn>(find(library, c"lab_card_give_back")?),
             })
         }
     }
@@ -130,6 +132,10 @@ pub struct LabCard {
     description: Description,
     now: fn() -> Instant,
     frame: Box<[u8]>,
+    /// The length of the frame that was received last; 0: none, or it was given back.
+    length: usize,
+    /// Frames that could not be given back since the last flush.
+    lost: u64,
 }
 
 impl LabCard {
@@ -147,7 +153,7 @@ impl LabCard {
         let mut description = Description::default();
         // SAFETY: an open card, and room for what the call writes.
         answer(unsafe { (functions.describe)(number, &raw mut description) })?;
-        Ok(Self { card, description, now, frame: vec![0; LONGEST_FRAME].into() })
+        Ok(Self { card, description, now, frame: vec![0; LONGEST_FRAME].into(), length: 0, lost: 0 })
     }
 
     /// The Ethernet address.
@@ -169,6 +175,7 @@ impl PacketCard for LabCard {
     }
 
     fn receive(&mut self) -> io::Result<Option<ReceivedFrame<'_>>> {
+        self.length = 0;
         let mut packet = Packet::default();
         let room = c_int::try_from(self.frame.len()).unwrap_or(c_int::MAX);
         // SAFETY: an open card; room for so many bytes, and for what is known of the frame.
@@ -178,7 +185,8 @@ impl PacketCard for LabCard {
         if copied == 0 {
             return Ok(None);
         }
-        let bytes = &self.frame[..(copied as usize).min(self.frame.len())];
+        self.length = (copied as usize).min(self.frame.len());
+        let bytes = &self.frame[..self.length];
         let checksum = match packet.checksum {
             CHECKSUM_GOOD => Checksum::Good,
             CHECKSUM_PARTIAL => Checksum::MaybePartial,
@@ -196,8 +204,19 @@ impl PacketCard for LabCard {
     }
 
     fn pass(&mut self) -> io::Result<()> {
-        // The kernel has seen it, too.
+        let length = std::mem::take(&mut self.length);
+        if length == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let bytes = self.frame.as_ptr().cast();
+        // SAFETY: an open card, and so many bytes. No other thread receives.
+        let given = answer(unsafe { (self.card.functions.give_back)(self.card.number, bytes, length as c_int) });
+        self.lost += u64::from(given.is_err());
         Ok(())
+    }
+
+    fn flush(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {

@@ -14,9 +14,13 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// UDP's echo port.
 const PORT: u16 = 7;
 
+/// A datagram that the program gives back to host a's kernel.
+const GIVEN_BACK: [u8; 64] = [0xff; 64];
+
 /// A Windows program answers datagrams for the port that it has claimed, and host a's kernel those
-/// for others (it refuses them). The program knows which frames are longer than its buffer, and
-/// which are of a VLAN. When it is killed, the port is the kernel's again.
+/// for others and those that the program gives back (it refuses them). The program knows which
+/// frames are longer than its buffer, and which are of a VLAN. When it is killed, the port is the
+/// kernel's again.
 pub(super) fn claims() -> Result<()> {
     let pair = LabPair::with(&CableOptions { mtu: 9000, ..CableOptions::default() })?;
     let wine = WineHost::new(&pair.a)?;
@@ -27,13 +31,16 @@ pub(super) fn claims() -> Result<()> {
     let [claimed, other] = [PORT, PORT + 2].map(|port| pair.b.within(|| connected(&address, port)));
     let (claimed, other) = (claimed??, other??);
     for number in 0..1000_u16 {
-        let sent = [number.to_le_bytes()[0]; 64];
+        let sent = [number.to_le_bytes()[0] & 0x7f; 64];
         let answer = exchange(&claimed, &sent).with_context(|| format!("datagram {number}"))?;
         ensure!(answer.as_deref() == Some(&sent), "datagram {number} was answered by {answer:?}");
     }
     ensure!(refusals(&pair.a)? == 0, "the kernel has refused datagrams for a claimed port");
     ensure!(exchange(&other, &[0; 64])?.is_none(), "the kernel answers on a port without a socket");
     ensure!(refusals(&pair.a)? == 1, "the kernel does not count what it refuses");
+    ensure!(exchange(&claimed, &GIVEN_BACK)?.is_none(), "what was given back is answered");
+    ensure!(refusals(&pair.a)? == 2, "the kernel does not have once what was given back");
+    ensure!(exchange(&claimed, &[1; 64])?.is_some(), "the claim has ended");
     claimed.send(&[0; 4000])?;
     program.wait_for("4042 bytes, 2048 of them in the buffer", TIMEOUT)?;
     pair.b.run(&["python3", "-c", TAGGED, "eth0", "5"])?;

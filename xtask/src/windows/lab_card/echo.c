@@ -1,14 +1,18 @@
 /*
  * A Windows program that tests the lab card: echo.exe INTERFACE PORT. It claims the UDP port and
- * sends each datagram for it back. It says `ready` when it can, and what is remarkable in a frame.
+ * sends each datagram for it back, except for those that begin with GIVEN_BACK: the kernel gets
+ * these. It says `ready` when it can, and what is remarkable in a frame.
  */
 #include <windows.h>
 #include <stdio.h>
 #include <string.h>
 #include "lab_card.h"
 
+#define GIVEN_BACK 0xff
+
 /* The card's functions, found at run time as a driver's are. */
-#define FUNCTIONS(EACH) EACH(open) EACH(describe) EACH(receive) EACH(send) EACH(wait) EACH(wake) EACH(claim)
+#define FUNCTIONS(EACH) \
+	EACH(open) EACH(describe) EACH(receive) EACH(send) EACH(wait) EACH(wake) EACH(claim) EACH(give_back)
 #define POINTER(name) __typeof__(&lab_card_##name) name;
 #define FIND(name) card.name = (__typeof__(card.name))(void *)GetProcAddress(library, "lab_card_" #name);
 #define IS_MISSING(name) || !card.name
@@ -90,8 +94,14 @@ static int echo(int port)
 			printf("vlan %d\n", packet.vlan);
 		else if (packet.length > sizeof(frame))
 			printf("%u bytes, %d of them in the buffer\n", packet.length, length);
-		else if (is_for(port, frame, length) && (length = answer(frame, length)) < 0)
-			return length;
+		else if (is_for(port, frame, length)) {
+			int is_kernels = length > 42 && frame[42] == GIVEN_BACK;
+
+			length = is_kernels ? card.give_back(card.number, frame, length) : answer(frame, length);
+			if (length < (is_kernels ? 1 : 0))
+				return length ? length : -1;
+		} else if ((length = card.give_back(card.number, frame, length)))
+			return -1;
 	}
 	return length;
 }

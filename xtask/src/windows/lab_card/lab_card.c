@@ -2,10 +2,12 @@
 #define _GNU_SOURCE
 #include "lab_card.h"
 #include "claims.h"
+#include "tun.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/if_packet.h>
+#include <linux/if_tun.h>
 #include <linux/virtio_net.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -14,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +32,10 @@ struct card {
 	int wakeups; /* an eventfd, counts calls of lab_card_wake */
 	char interface[IF_NAMESIZE];
 	struct claims claims;
+	int device; /* of TUN; 0: it was not needed yet */
+	/* Of the frame that was received last. */
+	struct virtio_net_hdr merged;
+	int is_for_host, is_tagged;
 };
 
 static struct card cards[CARDS];
@@ -128,6 +135,8 @@ int WINAPI lab_card_close(int number)
 		claims_end(&card->claims);
 		close(card->socket);
 		close(card->wakeups);
+		if (card->device)
+			close(card->device);
 		memset(card, 0, sizeof(*card));
 	}
 	pthread_mutex_unlock(&lock);
@@ -182,11 +191,14 @@ static void read_control(struct msghdr *message, struct lab_card_packet *packet)
 
 int WINAPI lab_card_receive(int number, void *buffer, int size, struct lab_card_packet *packet)
 {
-	const struct card *card = find(number);
+	struct card *card = find(number);
 	struct virtio_net_hdr merged = { 0 };
 	struct iovec parts[] = { { &merged, sizeof(merged) }, { buffer, size } };
+	struct sockaddr_ll from = { 0 };
 	_Alignas(struct cmsghdr) char control[256];
 	struct msghdr message = {
+		.msg_name = &from,
+		.msg_namelen = sizeof(from),
 		.msg_iov = parts,
 		.msg_iovlen = 2,
 		.msg_control = control,
@@ -205,7 +217,48 @@ int WINAPI lab_card_receive(int number, void *buffer, int size, struct lab_card_
 	if (merged.gso_type != VIRTIO_NET_HDR_GSO_NONE)
 		packet->segment = merged.gso_size;
 	read_control(&message, packet);
+	card->merged = merged;
+	card->is_for_host = from.sll_pkttype == PACKET_HOST;
+	card->is_tagged = packet->vlan >= 0;
 	return length < size ? length : size;
+}
+
+/* The device of a card's frames. */
+static int device_of(struct card *card)
+{
+	char name[IF_NAMESIZE] = "tickwire-lc%d";
+	int device;
+
+	if (!card->device) {
+		device = tun_open(name, IFF_VNET_HDR);
+		if (device < 0)
+			return device;
+		card->device = device;
+	}
+	return card->device;
+}
+
+int WINAPI lab_card_give_back(int number, const void *frame, int length)
+{
+	struct card *card = find(number);
+	struct virtio_net_hdr header;
+	struct iovec parts[] = { { &header, sizeof(header) }, { (uint8_t *)frame + ETH_HLEN, length - ETH_HLEN } };
+	int device;
+
+	if (!card)
+		return -EBADF;
+	if (!card->is_for_host || card->is_tagged || length < 0 || !claims_keep(&card->claims, frame, length))
+		return 0;
+	device = device_of(card);
+	if (device < 0)
+		return device;
+	/* It has no Ethernet header there. */
+	header = card->merged;
+	if (header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM)
+		header.csum_start -= ETH_HLEN;
+	if (header.hdr_len >= ETH_HLEN)
+		header.hdr_len -= ETH_HLEN;
+	return TEMP_FAILURE_RETRY(writev(device, parts, 2)) < 0 ? -errno : 1;
 }
 
 int WINAPI lab_card_send(int number, const void *frame, int length)

@@ -7,9 +7,10 @@
  * before the host's IP input does. Packets for a claimed port are then kept from IP input, by
  * nftables. All other packets are the host's, and the card's reader sees a copy of them.
  *
- * A claimed port is the lane's as a whole: the card has no call that hands a packet back to IP
- * input, as WinDivert has. And only packets with a transport header are kept from the kernel. The
- * second and later fragments of a packet reach it, and time out there.
+ * What was kept from IP input and is no lane's can be given back. It then seems to have arrived by
+ * a device of its own, which the card makes when that is needed. Only packets with a transport
+ * header are kept from the kernel. The second and later fragments of a packet reach it, and time
+ * out there.
  *
  * Each call returns a negative errno of Linux on failure, -EBADF if there is no such card. Calls on
  * a card may come from several threads, except for lab_card_close, which must be the last.
@@ -61,6 +62,10 @@ int WINAPI lab_card_describe(int card, struct lab_card_description *description)
 /* Takes a frame, and returns how many bytes of it are in the buffer; 0: there is no frame. Frames
  * for other MAC addresses, and those that this host sends, are not among them. */
 int WINAPI lab_card_receive(int card, void *buffer, int size, struct lab_card_packet *packet);
+
+/* Gives the kernel the frame that was received last, whole, if it was kept from it. Returns whether
+ * it was. Not to be called while another thread receives. */
+int WINAPI lab_card_give_back(int card, const void *frame, int length);
 
 /* Sends a frame from its Ethernet header on, and returns its length. The checksums are complete. A
  * VLAN tag is in the frame. -EAGAIN and -ENOBUFS: the interface has no room for it. */

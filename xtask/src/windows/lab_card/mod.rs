@@ -38,7 +38,7 @@ pub(super) fn build() -> Result<()> {
     let exports = sources.join("tickwire_lab_card.spec");
     let mut library = compiler(WINEGCC, &folder.join(format!("{DLL}.so")));
     library.env("WINEBUILD", WINEBUILD).arg("-shared").arg(&exports);
-    workspace::run(library.args(["lab_card.c", "claims.c", "helper.c"].map(|name| sources.join(name))))?;
+    workspace::run(library.args(["lab_card.c", "claims.c", "helper.c", "tun.c"].map(|name| sources.join(name))))?;
     let mut placeholder = Command::new(WINEBUILD);
     placeholder.args(["--dll", "--fake-module", "-m64", "-F", DLL, "-E"]).arg(&exports);
     workspace::run(placeholder.arg("-o").arg(self::placeholder()?))?;

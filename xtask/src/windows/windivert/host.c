@@ -2,19 +2,16 @@
 #define _GNU_SOURCE
 #include "host.h"
 #include "../lab_card/helper.h"
+#include "../lab_card/tun.h"
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/if_tun.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_queue.h>
 #include <linux/netlink.h>
 #include <net/if.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <windef.h>
@@ -138,44 +135,14 @@ static int open_queue(void)
 	return configure(&message);
 }
 
-/* Changes a setting of an interface. Those of a family that the host lacks are not there. */
-static void set(const char *family, const char *interface, const char *name, const char *value)
-{
-	char path[128];
-	int file;
-
-	snprintf(path, sizeof(path), "/proc/sys/net/%s/conf/%s/%s", family, interface, name);
-	file = open(path, O_WRONLY | O_CLOEXEC);
-	if (file >= 0) {
-		if (write(file, value, strlen(value)) < 0)
-			perror(path);
-		close(file);
-	}
-}
-
 static int open_device(void)
 {
-	struct ifreq request = { .ifr_flags = IFF_TUN | IFF_NO_PI };
-	int control;
+	char name[IF_NAMESIZE] = DEVICE;
 
-	host.device = open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK);
-	strcpy(request.ifr_name, DEVICE);
-	if (host.device < 0 || ioctl(host.device, TUNSETIFF, &request))
-		return -errno;
-	/* It has no addresses, so no route leads back to the sender by it. */
-	set("ipv4", "all", "rp_filter", "0");
-	set("ipv4", DEVICE, "rp_filter", "0");
-	set("ipv6", DEVICE, "addr_gen_mode", "1");
-	control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	request.ifr_flags = IFF_UP;
-	if (control < 0 || ioctl(control, SIOCSIFFLAGS, &request)) {
-		int error = errno;
-
-		close(control);
-		return -error;
-	}
-	close(control);
-	host.device_index = if_nametoindex(DEVICE);
+	host.device = tun_open(name, 0);
+	if (host.device < 0)
+		return host.device;
+	host.device_index = if_nametoindex(name);
 	return 0;
 }
 

@@ -47,6 +47,7 @@ pub(super) fn build(lab_service: &Path) -> Result<()> {
     let mut compile = compiler(WINEGCC, &built);
     compile.env("WINEBUILD", WINEBUILD).arg("-shared").arg(sources.join("WinDivert.spec"));
     compile.args(["exports.c", "handle.c", "filter.c", "packet.c", "host.c"].map(|name| sources.join(name)));
-    workspace::run(compile.arg(workspace::root().join("xtask/src/windows/lab_card/helper.c")))?;
+    let shared = workspace::root().join("xtask/src/windows/lab_card");
+    workspace::run(compile.args(["helper.c", "tun.c"].map(|name| shared.join(name))))?;
     fs::rename(&built, library()?).context("the stand-in has not been built")
 }
