@@ -22,6 +22,7 @@ mod filters {
     use tickwire_card_windows::windivert::error::WinDivertError;
     use tickwire_card_windows::windivert::filter::{DivertedPorts, MOST_TESTS};
     use tickwire_card_windows::windivert::library::WinDivertLibrary;
+    use tickwire_card_windows::windivert::passing_datagrams::NTP_FILTER;
     use tickwire_card_windows::windivert::record::{AddressRecord, RecordFlag};
     use tickwire_stack::addr::Family;
     use tickwire_steer::tables::Protocol;
@@ -59,7 +60,32 @@ mod filters {
         if taken < 150 {
             return Err(format!("only {taken} of {compared} packets were to be taken").into());
         }
+        ntp(&library)?;
         println!("done: {} filters, {compared} packets, {taken} of them taken", sets.len());
+        Ok(())
+    }
+
+    /// What this host sends to NTP's port, and what comes from there.
+    fn ntp(library: &WinDivertLibrary) -> Result<(), Box<dyn Error>> {
+        library.check_filter(NTP_FILTER)?;
+        for (ports, is_outbound, expected) in [
+            ([9, 123], true, true),
+            ([123, 9], false, true),
+            ([123, 9], true, false),
+            ([9, 123], false, false),
+            ([9, 9], true, false),
+        ] {
+            let mut packet = vec![0x45, 0, 0, 76, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1];
+            packet.extend([ports[0], ports[1], 56, 0].map(u16::to_be_bytes).concat());
+            packet.resize(76, 0);
+            let mut record = AddressRecord::of_arrival(INTERFACE, Family::V4);
+            if is_outbound {
+                record.set(RecordFlag::Outbound);
+            }
+            if library.takes(NTP_FILTER, &packet, &record) != expected {
+                return Err(format!("expected {expected}: {NTP_FILTER}: {ports:?}, outbound: {is_outbound}").into());
+            }
+        }
         Ok(())
     }
 

@@ -17,8 +17,15 @@ use std::time::Duration;
 use windows_sys::Win32::Foundation::{ERROR_INVALID_PARAMETER, HANDLE, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::System::Threading::{INFINITE, WaitForMultipleObjects};
 
-/// The one of all handles. A packet that a handle injects is seen by those of lower priority only.
+/// The one of all handles that take packets. A packet that a handle injects is seen by those of
+/// lower priority only.
 const PRIORITY: i16 = 0;
+
+/// That of handles that get copies: they see what arrives before others take it.
+const PRIORITY_OF_COPIES: i16 = 1000;
+
+/// `WINDIVERT_FLAG_SNIFF` and `WINDIVERT_FLAG_RECV_ONLY`.
+const COPIES: u64 = 0x1 | 0x4;
 
 /// `WINDIVERT_SHUTDOWN_RECV`.
 const SHUTDOWN_RECEIVE: i32 = 1;
@@ -58,7 +65,15 @@ pub struct WinDivertHandle {
 unsafe impl Send for WinDivertHandle {}
 
 impl WinDivertHandle {
-    fn open(library: WinDivertLibrary, filter: &str) -> Result<Self, WinDivertError> {
+    /// A handle that gets copies of packets, and cannot send.
+    ///
+    /// # Errors
+    /// Why the driver refuses that.
+    pub fn of_copies(library: WinDivertLibrary, filter: &str) -> Result<Self, WinDivertError> {
+        Self::open(library, filter, PRIORITY_OF_COPIES, COPIES)
+    }
+
+    fn open(library: WinDivertLibrary, filter: &str, priority: i16, flags: u64) -> Result<Self, WinDivertError> {
         let refused = |code| {
             if code == ERROR_INVALID_PARAMETER {
                 library.check_filter(filter)?;
@@ -67,7 +82,7 @@ impl WinDivertHandle {
         };
         let Ok(text) = CString::new(filter) else { return refused(ERROR_INVALID_PARAMETER) };
         // SAFETY: a C string.
-        let handle = unsafe { (library.open)(text.as_ptr(), LAYER_NETWORK.into(), PRIORITY, 0) };
+        let handle = unsafe { (library.open)(text.as_ptr(), LAYER_NETWORK.into(), priority, flags) };
         if handle == INVALID_HANDLE_VALUE || handle.is_null() {
             return refused(last_error());
         }
@@ -149,7 +164,7 @@ impl DivertDriver for WinDivertDriver {
 
     fn opener(&self) -> Opener<WinDivertHandle> {
         let library = self.library;
-        Box::new(move |filter| WinDivertHandle::open(library, filter))
+        Box::new(move |filter| WinDivertHandle::open(library, filter, PRIORITY, 0))
     }
 
     fn wait(&mut self, handles: &[WinDivertHandle], time: Duration) {

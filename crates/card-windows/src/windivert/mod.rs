@@ -17,8 +17,9 @@
 //! | `handle` | a handle of the driver, and waiting for several (Windows) |
 //! | `receives` | receive calls that are under way (Windows) |
 //! | `port_block` | the block of ports for connections |
+//! | [`passing_datagrams`] | when datagrams of NTP have passed the driver |
 //!
-//! Unsafe code is in the last three only.
+//! Unsafe code is in `library`, `handle` and `receives` only.
 
 pub mod batch;
 pub mod diverted_card;
@@ -30,6 +31,7 @@ pub mod handle;
 pub mod ip_packet;
 #[cfg(windows)]
 pub mod library;
+pub mod passing_datagrams;
 mod port_block;
 #[cfg(windows)]
 mod receives;
