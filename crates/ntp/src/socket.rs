@@ -14,6 +14,8 @@ use tickwire_stamping::connected_udp::ConnectedUdp;
 use tickwire_stamping::cross_timestamp::CrossTimestamp;
 use tickwire_stamping::hardware::{self, Lack, Track};
 use tickwire_stamping::nic::NicClock;
+#[cfg(windows)]
+use tickwire_stamping::packet_observer::PacketObserver;
 use tickwire_stamping::timestamps::RxTimestamps;
 
 /// The longest message that is parsed; a reply with NTS is as long as its request at most (RFC 8915
@@ -132,6 +134,12 @@ impl NtpSocket {
         Ok(())
     }
 
+    /// From the next request on a driver stamps its packets, if it sees them pass.
+    #[cfg(windows)]
+    pub fn use_observer(&mut self, observer: Option<&Arc<dyn PacketObserver>>) {
+        self.socket.use_observer(observer);
+    }
+
     /// The server's address and port.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
@@ -155,6 +163,8 @@ impl NtpSocket {
     /// # Errors
     /// The system's error: unreachable, no buffer space.
     pub fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        #[cfg(windows)]
+        self.socket.prepare();
         let clock = self.nic.as_ref().map(|nic| nic.read());
         let before = CrossTimestamp::take(self.kind, self.period);
         let program = self.counter();

@@ -8,6 +8,7 @@
 //! | `timestamps` | the timestamps of a message |
 //! | `socket_stamps` | Linux: the timestamps of a socket's packets (`SO_TIMESTAMPING`) |
 //! | `winsock_stamps` | Windows: the same (`SIO_TIMESTAMPING`) |
+//! | `packet_observer` | Windows: a driver that sees a socket's packets pass |
 //! | `clocks` | the operating system's clocks |
 //! | `cross_timestamp` | reads counter and kernel clock together, converts kernel timestamps |
 //! | `card` | Linux: reads and sets which packets a network card timestamps |
@@ -28,6 +29,8 @@ pub mod cross_timestamp;
 pub mod hardware;
 #[cfg_attr(windows, path = "nic_windows.rs")]
 pub mod nic;
+#[cfg(windows)]
+pub mod packet_observer;
 #[cfg(unix)]
 pub mod phc;
 mod quality;

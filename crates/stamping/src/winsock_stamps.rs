@@ -179,7 +179,7 @@ fn arrival(bytes: &[u8]) -> Option<u64> {
 
 /// A timestamp in ns of the performance counter, which is at `now`; `None` if it is of another
 /// clock.
-fn recent(stamp: u64, now: i64) -> Option<i64> {
+pub(crate) fn recent(stamp: u64, now: i64) -> Option<i64> {
     let at = performance_count(i64::try_from(stamp).ok()?).0.cast_signed();
     (now - LATEST..=now + AHEAD).contains(&at).then_some(at)
 }

@@ -25,10 +25,14 @@ use crate::system::System;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
+#[cfg(windows)]
+use std::sync::Arc;
 use std::time::Instant;
 use tickclock::{CounterKind, Nanos, Parameters, Scale, Status, Writer, counter};
 use tickwire_clock::Ensemble;
 use tickwire_stamping::clocks;
+#[cfg(windows)]
+use tickwire_stamping::packet_observer::PacketObserver;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
@@ -71,6 +75,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// From now on a driver stamps the packets that it sees pass.
+    #[cfg(windows)]
+    pub fn use_observer(&mut self, observer: Arc<dyn PacketObserver>) {
+        self.cards.observer = Some(observer);
+    }
+
     /// Keeps the clock until `stop` is readable, or on Windows signalled. The published page stays.
     ///
     /// # Errors

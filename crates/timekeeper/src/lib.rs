@@ -67,3 +67,5 @@ pub use report::{NtsReport, Report, SourceReport, SystemClockReport};
 pub use serve::TimeServer;
 pub use status_endpoints::{ask, socket_of};
 pub use system::SystemError;
+#[cfg(windows)]
+pub use tickwire_stamping::packet_observer;

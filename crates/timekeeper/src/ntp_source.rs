@@ -144,6 +144,8 @@ impl NtpSource {
         let peer = socket.peer();
         let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
         let used = socket.use_card(card.as_ref().ok());
+        #[cfg(windows)]
+        socket.use_observer(cards.observer.as_ref());
         self.tally.no_card = used.map_err(|error| error.to_string()).and(card.map(drop)).err();
         if let Err(error) = socket.send(&bytes) {
             debug!(server = self.name, %error, "the request could not be sent");

@@ -1,12 +1,15 @@
 //! The clock daemon as a thread of the service. Its failures are logged, and packets are moved all
 //! the same.
 
+use super::ntp_observer;
+use crate::driver::Driver;
 use std::os::windows::io::AsHandle;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tickwire_lane_windows::event::wait_for;
+use tickwire_timekeeper::packet_observer::PacketObserver;
 use tickwire_timekeeper::{Daemon, StopEvent, TimekeeperConfig};
 
 /// After a failure the clock is tried again after this time: an address may not exist yet, or
@@ -22,11 +25,13 @@ pub(super) struct ClockThread {
 
 impl ClockThread {
     /// Starts it. `None`: Windows makes none, which the log says.
-    pub(super) fn start(config: TimekeeperConfig) -> Option<Self> {
+    /// `driver`: that of the service, which may stamp packets.
+    pub(super) fn start(config: TimekeeperConfig, driver: Driver) -> Option<Self> {
         let start = || {
             let stop = Arc::new(StopEvent::new()?);
             let told = Arc::clone(&stop);
-            let thread = std::thread::Builder::new().name("clock".into()).spawn(move || keep(&config, &told))?;
+            let thread =
+                std::thread::Builder::new().name("clock".into()).spawn(move || keep(&config, driver, &told))?;
             std::io::Result::Ok(Self { stop, thread })
         };
         start().inspect_err(|error| tracing::error!(%error, "there is no clock: its thread cannot be made")).ok()
@@ -41,10 +46,11 @@ impl ClockThread {
 }
 
 /// Keeps the clock until the event is set.
-fn keep(config: &TimekeeperConfig, stop: &StopEvent) {
+fn keep(config: &TimekeeperConfig, driver: Driver, stop: &StopEvent) {
     let mut told = String::new();
+    let observer = ntp_observer::open(driver);
     loop {
-        let ended = catch_unwind(AssertUnwindSafe(|| attempt(config, stop)));
+        let ended = catch_unwind(AssertUnwindSafe(|| attempt(config, observer.as_ref(), stop)));
         let Err(error) = ended.unwrap_or_else(|_| Err("the clock daemon has failed, see above".into())) else { return };
         // Once, not at each attempt.
         if told != error {
@@ -58,8 +64,15 @@ fn keep(config: &TimekeeperConfig, stop: &StopEvent) {
 }
 
 /// Keeps the clock until the event is set, or until it fails.
-fn attempt(config: &TimekeeperConfig, stop: &StopEvent) -> Result<(), String> {
+fn attempt(
+    config: &TimekeeperConfig,
+    observer: Option<&Arc<dyn PacketObserver>>,
+    stop: &StopEvent,
+) -> Result<(), String> {
     let mut daemon = Daemon::start(config).map_err(|error| error.to_string())?;
+    if let Some(observer) = observer {
+        daemon.use_observer(Arc::clone(observer));
+    }
     daemon.run(stop.as_handle()).map_err(|error| format!("the clock daemon cannot wait: {error}"))
 }
 
@@ -78,7 +91,7 @@ mod tests {
     fn a_clock_answers_until_it_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("clock");
-        let clock = ClockThread::start(config(&page)).unwrap();
+        let clock = ClockThread::start(config(&page), Driver::None).unwrap();
         let begin = Instant::now();
         let report = loop {
             match tickwire_timekeeper::ask(&page) {
@@ -96,7 +109,7 @@ mod tests {
     fn a_clock_that_cannot_start_is_tried_again_until_it_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         // A folder in the page's place.
-        let clock = ClockThread::start(config(folder.path())).unwrap();
+        let clock = ClockThread::start(config(folder.path()), Driver::None).unwrap();
         std::thread::sleep(Duration::from_millis(200));
         assert!(!clock.thread.is_finished(), "it has given up");
         clock.end();

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `configuration` | the configuration file |
 //! | `clock` | the thread that keeps the clock |
+//! | `ntp_observer` | timestamps of its packets by WinDivert |
 //! | `manager` | the service of Windows: entering, removing, and running as one |
 //! | `users` | which users may be accelerated |
 
 mod clock;
 mod configuration;
 mod manager;
+mod ntp_observer;
 mod users;
 
 use crate::args::Service;
@@ -54,7 +56,7 @@ fn serve(arguments: &Service, stop: &WakeEvent, ready: impl FnOnce() -> Result<(
     let parts = ServiceParts { pipe: pipe_name, users, card, driver: driver.name(), host, firewall, ports };
     let mut service = WindowsService::start(parts)?;
     tracing::info!(interface = %interface.alias, driver = driver.name(), pipe, "the service runs");
-    let clock = file.clock.and_then(ClockThread::start);
+    let clock = file.clock.and_then(|config| ClockThread::start(config, driver));
     let outcome = ready().and_then(|()| Ok(service.run(stop.as_handle())?));
     if let Some(clock) = clock {
         clock.end();
