@@ -1,19 +1,9 @@
-/* Overlapped requests with events and completion routines; cancellation. */
+/* Overlapped requests with events. */
 #include "suite.h"
 
 #define SUBJECT "overlapped"
 
 static char room[70000];
-
-/* Begins to receive; says how the call returned. */
-static void receive(SOCKET s, OVERLAPPED *overlapped, int length, DWORD wanted)
-{
-	WSABUF part = { length, room };
-	static __thread DWORD flags;
-
-	flags = wanted;
-	OKAY("recv", WSARecv(s, &part, 1, NULL, &flags, overlapped, NULL));
-}
 
 CASE(receive_what_is_there)
 {
@@ -36,7 +26,7 @@ CASE(receive_what_comes)
 	OVERLAPPED overlapped = with_event();
 	DWORD count = 77, flags;
 
-	receive(s, &overlapped, 9, 0);
+	begin_receiving(s, &overlapped, room, 9, 0);
 	say("status=%lx", (unsigned long)overlapped.Internal);
 	TRUTH("result", WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags));
 	send(s, "g", 1, 0);
@@ -63,7 +53,7 @@ CASE(receive_all)
 	SOCKET s = talk("go send:4 sleep:40 text:efgh drain");
 	OVERLAPPED overlapped = with_event();
 
-	receive(s, &overlapped, 8, MSG_WAITALL);
+	begin_receiving(s, &overlapped, room, 8, MSG_WAITALL);
 	send(s, "g", 1, 0);
 	finished("done", s, &overlapped);
 	say_bytes(room, 8);
@@ -75,7 +65,7 @@ CASE(peek_at_what_comes)
 	SOCKET s = talk("go send:4 drain");
 	OVERLAPPED overlapped = with_event();
 
-	receive(s, &overlapped, 8, MSG_PEEK);
+	begin_receiving(s, &overlapped, room, 8, MSG_PEEK);
 	send(s, "g", 1, 0);
 	finished("done", s, &overlapped);
 	NUMBER("recv", recv(s, room, 8, 0));
@@ -87,7 +77,7 @@ CASE(receive_the_end)
 	SOCKET s = talk("go close");
 	OVERLAPPED overlapped = with_event();
 
-	receive(s, &overlapped, 8, 0);
+	begin_receiving(s, &overlapped, room, 8, 0);
 	send(s, "g", 1, 0);
 	finished("done", s, &overlapped);
 	closesocket(s);
@@ -98,7 +88,7 @@ CASE(receive_a_reset)
 	SOCKET s = talk("go reset");
 	OVERLAPPED overlapped = with_event();
 
-	receive(s, &overlapped, 8, 0);
+	begin_receiving(s, &overlapped, room, 8, 0);
 	send(s, "g", 1, 0);
 	finished("done", s, &overlapped);
 	say("status=%lx", (unsigned long)overlapped.Internal);
@@ -111,7 +101,7 @@ CASE(receive_nothing)
 	OVERLAPPED overlapped = with_event();
 
 	/* Programs are told so when there is something, without memory for it. */
-	receive(s, &overlapped, 0, 0);
+	begin_receiving(s, &overlapped, room, 0, 0);
 	say("waits=%d", WaitForSingleObject(overlapped.hEvent, QUIET) == WAIT_TIMEOUT);
 	send(s, "g", 1, 0);
 	finished("done", s, &overlapped);
@@ -142,7 +132,7 @@ CASE(receive_without_an_event)
 	OVERLAPPED overlapped = { 0 };
 	DWORD count = 0, flags = 0;
 
-	receive(s, &overlapped, 9, 0);
+	begin_receiving(s, &overlapped, room, 9, 0);
 	send(s, "g", 1, 0);
 	TRUTH("done", WSAGetOverlappedResult(s, &overlapped, &count, TRUE, &flags));
 	say("count=%lu", (unsigned long)count);
@@ -154,7 +144,7 @@ CASE(receive_while_a_call_receives)
 	SOCKET s = talk("go send:3 sleep:40 text:de drain");
 	OVERLAPPED overlapped = with_event();
 
-	receive(s, &overlapped, 3, 0);
+	begin_receiving(s, &overlapped, room, 3, 0);
 	nonblocking(s);
 	NUMBER("recv", recv(s, room + 3, 3, 0));
 	send(s, "g", 1, 0);
@@ -168,7 +158,7 @@ CASE(receive_after_shutdown)
 	OVERLAPPED overlapped = with_event();
 
 	shutdown(s, SD_RECEIVE);
-	receive(s, &overlapped, 9, 0);
+	begin_receiving(s, &overlapped, room, 9, 0);
 	closesocket(s);
 }
 
@@ -177,7 +167,7 @@ CASE(receive_without_a_connection)
 	SOCKET s = stream();
 	OVERLAPPED overlapped = with_event();
 
-	receive(s, &overlapped, 9, 0);
+	begin_receiving(s, &overlapped, room, 9, 0);
 	closesocket(s);
 }
 
@@ -311,7 +301,7 @@ CASE(datagrams_received_before_bind)
 	SOCKET s = datagram();
 	OVERLAPPED in = with_event();
 
-	receive(s, &in, 9, 0);
+	begin_receiving(s, &in, room, 9, 0);
 	closesocket(s);
 }
 
@@ -321,278 +311,10 @@ CASE(datagram_without_a_port)
 	OVERLAPPED in = with_event();
 
 	connect(s, NAME(closed_port), sizeof(closed_port));
-	receive(s, &in, 9, 0);
+	begin_receiving(s, &in, room, 9, 0);
 	send(s, "a", 1, 0);
 	finished("received", s, &in);
 	say("status=%lx", (unsigned long)in.Internal);
-	closesocket(s);
-}
-
-/* Completion routines. */
-
-static __thread int calls;
-static __thread DWORD routine_error, routine_bytes, routine_flags;
-
-static void CALLBACK routine(DWORD error, DWORD bytes, OVERLAPPED *overlapped, DWORD flags)
-{
-	calls++;
-	routine_error = error;
-	routine_bytes = bytes;
-	routine_flags = flags;
-}
-
-static void told(const char *what)
-{
-	DWORD reason = SleepEx(PATIENCE_MS, TRUE);
-
-	say("%s=%s/%d/%lu/%lu/%lx", what, reason == WAIT_IO_COMPLETION ? "called" : "not", calls,
-	    (unsigned long)routine_error, (unsigned long)routine_bytes, (unsigned long)routine_flags);
-}
-
-static int receive_by_routine(SOCKET s, OVERLAPPED *overlapped, int length)
-{
-	WSABUF part = { length, room };
-	static __thread DWORD flags;
-
-	calls = 0;
-	flags = 0;
-	return WSARecv(s, &part, 1, NULL, &flags, overlapped, routine);
-}
-
-CASE(routine_for_what_is_there)
-{
-	SOCKET s = talk("send:5 drain");
-	OVERLAPPED overlapped = { 0 };
-
-	readable(s);
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	say("calls=%d", calls);
-	told("routine");
-	closesocket(s);
-}
-
-CASE(routine_for_what_comes)
-{
-	SOCKET s = talk("sleep:40 send:5 drain");
-	OVERLAPPED overlapped = { 0 };
-
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	told("routine");
-	closesocket(s);
-}
-
-CASE(routine_for_a_send)
-{
-	SOCKET s = talk("drain");
-	OVERLAPPED overlapped = { 0 };
-	WSABUF part = { 3, "abc" };
-
-	calls = 0;
-	OKAY("send", WSASend(s, &part, 1, NULL, 0, &overlapped, routine));
-	told("routine");
-	closesocket(s);
-}
-
-CASE(routine_for_datagrams)
-{
-	struct sockaddr_in name, from;
-	SOCKET s = bound_datagram(&name);
-	OVERLAPPED overlapped = { 0 };
-	WSABUF part = { 9, room };
-	int length = sizeof(from);
-	DWORD flags = 0;
-
-	calls = 0;
-	OKAY("recv", WSARecvFrom(s, &part, 1, NULL, &flags, NAME(from), &length, &overlapped, routine));
-	ask(s, "size:4");
-	told("routine");
-	say_name("from", &from, length, ntohs(peer.sin_port));
-	closesocket(s);
-}
-
-CASE(routine_for_a_reset)
-{
-	SOCKET s = talk("sleep:40 reset");
-	OVERLAPPED overlapped = { 0 };
-
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	told("routine");
-	closesocket(s);
-}
-
-CASE(routine_and_waiting_for_events)
-{
-	SOCKET s = talk("sleep:40 send:5 drain");
-	OVERLAPPED overlapped = { 0 };
-	WSAEVENT event = WSACreateEvent();
-	DWORD reason;
-
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	reason = WSAWaitForMultipleEvents(1, &event, FALSE, PATIENCE_MS, TRUE);
-	say("reason=%lx calls=%d", (unsigned long)reason, calls);
-	closesocket(s);
-	WSACloseEvent(event);
-}
-
-CASE(routine_is_not_called_without_an_alertable_wait)
-{
-	SOCKET s = talk("send:5 drain");
-	OVERLAPPED overlapped = { 0 };
-
-	readable(s);
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	Sleep(QUIET);
-	say("calls=%d", calls);
-	told("routine");
-	closesocket(s);
-}
-
-CASE(routine_for_a_cancelled_one)
-{
-	SOCKET s = talk("drain");
-	OVERLAPPED overlapped = { 0 };
-
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	TRUTH("cancel", CancelIo((HANDLE)s));
-	told("routine");
-	closesocket(s);
-}
-
-CASE(routine_for_one_that_is_closed)
-{
-	SOCKET s = talk("drain");
-	OVERLAPPED overlapped = { 0 };
-
-	OKAY("recv", receive_by_routine(s, &overlapped, 9));
-	OKAY("close", closesocket(s));
-	told("routine");
-}
-
-/* Cancellation. */
-
-CASE(cancel)
-{
-	SOCKET s = talk("go send:5 drain");
-	OVERLAPPED overlapped = with_event();
-
-	receive(s, &overlapped, 9, 0);
-	TRUTH("cancel", CancelIo((HANDLE)s));
-	finished("done", s, &overlapped);
-	say("status=%lx", (unsigned long)overlapped.Internal);
-	send(s, "g", 1, 0);
-	NUMBER("recv", recv(s, room, 9, 0));
-	closesocket(s);
-}
-
-CASE(cancel_one_of_two)
-{
-	SOCKET s = talk("go send:5 drain");
-	OVERLAPPED first = with_event(), second = with_event();
-
-	receive(s, &first, 9, 0);
-	receive(s, &second, 9, 0);
-	TRUTH("cancel", CancelIoEx((HANDLE)s, &first));
-	finished("first", s, &first);
-	send(s, "g", 1, 0);
-	finished("second", s, &second);
-	TRUTH("again", CancelIoEx((HANDLE)s, &first));
-	closesocket(s);
-}
-
-CASE(cancel_all)
-{
-	SOCKET s = talk("go send:5 drain");
-	OVERLAPPED first = with_event(), second = with_event();
-
-	receive(s, &first, 9, 0);
-	receive(s, &second, 9, 0);
-	TRUTH("cancel", CancelIoEx((HANDLE)s, NULL));
-	finished("first", s, &first);
-	finished("second", s, &second);
-	closesocket(s);
-}
-
-CASE(cancel_nothing)
-{
-	struct sockaddr_in name;
-	SOCKET s = talk("drain"), u = bound_datagram(&name), f = stream();
-
-	TRUTH("cancel", CancelIo((HANDLE)s));
-	TRUTH("ex", CancelIoEx((HANDLE)s, NULL));
-	TRUTH("datagram", CancelIoEx((HANDLE)u, NULL));
-	TRUTH("fresh", CancelIoEx((HANDLE)f, NULL));
-	closesocket(s);
-	closesocket(u);
-	closesocket(f);
-}
-
-static DWORD CALLBACK canceller(void *s)
-{
-	say("unheard");
-	TRUTH("unheard", CancelIo((HANDLE)s));
-	return 0;
-}
-
-CASE(cancel_of_another_thread)
-{
-	SOCKET s = talk("go send:5 drain");
-	OVERLAPPED overlapped = with_event();
-	HANDLE thread;
-
-	receive(s, &overlapped, 9, 0);
-	thread = CreateThread(NULL, 0, canceller, (void *)s, 0, NULL);
-	WaitForSingleObject(thread, PATIENCE_MS);
-	say("waits=%d", WaitForSingleObject(overlapped.hEvent, QUIET) == WAIT_TIMEOUT);
-	send(s, "g", 1, 0);
-	finished("done", s, &overlapped);
-	closesocket(s);
-}
-
-CASE(cancel_a_datagram)
-{
-	struct sockaddr_in name;
-	SOCKET s = bound_datagram(&name);
-	OVERLAPPED overlapped = with_event();
-
-	receive(s, &overlapped, 9, 0);
-	TRUTH("cancel", CancelIoEx((HANDLE)s, &overlapped));
-	finished("done", s, &overlapped);
-	ask(s, "abc");
-	NUMBER("recv", recv(s, room, 9, 0));
-	closesocket(s);
-}
-
-CASE(close_with_a_request)
-{
-	SOCKET s = talk("drain");
-	OVERLAPPED overlapped = with_event();
-
-	receive(s, &overlapped, 9, 0);
-	OKAY("close", closesocket(s));
-	say("told=%d", WaitForSingleObject(overlapped.hEvent, PATIENCE_MS) == WAIT_OBJECT_0);
-	say("status=%lx", (unsigned long)overlapped.Internal);
-}
-
-CASE(close_with_a_request_for_datagrams)
-{
-	struct sockaddr_in name;
-	SOCKET s = bound_datagram(&name);
-	OVERLAPPED overlapped = with_event();
-
-	receive(s, &overlapped, 9, 0);
-	OKAY("close", closesocket(s));
-	say("told=%d", WaitForSingleObject(overlapped.hEvent, PATIENCE_MS) == WAIT_OBJECT_0);
-	say("status=%lx", (unsigned long)overlapped.Internal);
-}
-
-CASE(shutdown_with_a_request)
-{
-	SOCKET s = talk("drain");
-	OVERLAPPED overlapped = with_event();
-
-	receive(s, &overlapped, 9, 0);
-	OKAY("shutdown", shutdown(s, SD_RECEIVE));
-	say("waits=%d", WaitForSingleObject(overlapped.hEvent, QUIET) == WAIT_TIMEOUT);
 	closesocket(s);
 }
 
@@ -617,7 +339,7 @@ CASE(socket_without_overlapped)
 	OKAY("connect", connect(s, NAME(peer), sizeof(peer)));
 	send(s, "send:5 drain\n", 13, 0);
 	readable(s);
-	receive(s, &overlapped, 9, 0);
+	begin_receiving(s, &overlapped, room, 9, 0);
 	finished("done", s, &overlapped);
 	closesocket(s);
 }

@@ -102,6 +102,9 @@ void *extension(SOCKET s, GUID id);
 void finished(const char *what, SOCKET s, OVERLAPPED *overlapped);
 OVERLAPPED with_event(void);
 
+/* Begins to receive so many bytes; says how the call returned. */
+void begin_receiving(SOCKET s, OVERLAPPED *overlapped, char *into, int length, DWORD wanted);
+
 /* Says what is taken from a completion port within some time. */
 void taken(const char *what, HANDLE port, OVERLAPPED *expected, ULONG_PTR key);
 

@@ -261,6 +261,15 @@ OVERLAPPED with_event(void)
 	return overlapped;
 }
 
+void begin_receiving(SOCKET s, OVERLAPPED *overlapped, char *into, int length, DWORD wanted)
+{
+	WSABUF part = { length, into };
+	static __thread DWORD flags;
+
+	flags = wanted;
+	OKAY("recv", WSARecv(s, &part, 1, NULL, &flags, overlapped, NULL));
+}
+
 void finished(const char *what, SOCKET s, OVERLAPPED *overlapped)
 {
 	DWORD count = 0, flags = 0;
