@@ -37,7 +37,7 @@ pub(super) fn client() -> Result<()> {
     let _server = peer(&hosts.pair, &address)?;
     let words = ["client", &address, &PORT.to_string(), &COUNT.to_string()];
     for on_lane in [false, true] {
-        let mut program = hosts.run("afd", on_lane, &words)?;
+        let mut program = hosts.run("afd", on_lane, &words[1..])?;
         let done = program.wait_for("done", TIMEOUT);
         done.with_context(|| format!("on the lane: {on_lane}; {}", program.stdout()))?;
         program.success(TIMEOUT)?;
@@ -57,10 +57,10 @@ pub(super) fn server() -> Result<()> {
     let hosts = Hosts::new(Driver::LabCard)?;
     let address = hosts.pair.a_v4();
     let words = ["server", &address, &PORT.to_string()];
-    let (afd, mio) = (lab_programs::program("afd")?, mio_echo()?);
+    let (afd, mio) = (lab_programs::program("afd_server")?, mio_echo()?);
     // On the lane first: connections that the kernel still has for the port, in TIME-WAIT, keep it.
-    for (program, on_lane) in [(&afd, true), (&mio, true), (&afd, false)] {
-        hosts.serve_file(program, on_lane, &words, &address)?;
+    for (program, on_lane, words) in [(&afd, true, &words[1..]), (&mio, true, &words), (&afd, false, &words[1..])] {
+        hosts.serve_file(program, on_lane, words, &address)?;
     }
     let [received, sent] = hosts.packets(2)?;
     ensure!(received > 3000 && sent > 3000, "the lane has had {received} and {sent}");

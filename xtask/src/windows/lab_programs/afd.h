@@ -74,6 +74,27 @@ static inline NTSTATUS call(struct poll *poll, HANDLE device, void *context, ULO
 	return poll->called;
 }
 
+/* A socket that does not block. */
+static inline SOCKET made(int kind)
+{
+	SOCKET s = socket(AF_INET, kind, 0);
+	u_long yes = 1;
+
+	if (s == INVALID_SOCKET || ioctlsocket(s, FIONBIO, &yes))
+		fail("a socket");
+	return s;
+}
+
+/* The words ADDRESS and PORT of a command line. */
+static inline struct sockaddr_in address_of(char **arguments)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+
+	address.sin_addr.s_addr = inet_addr(arguments[1]);
+	address.sin_port = htons(atoi(arguments[2]));
+	return address;
+}
+
 static inline NTSTATUS status_of(const struct poll *poll)
 {
 	return *(volatile NTSTATUS *)&poll->status.Status;

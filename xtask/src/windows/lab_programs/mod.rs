@@ -13,11 +13,12 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 10] = [
+const PROGRAMS: [(&str, &[&str]); 11] = [
     ("plain", &[]),
     ("events", &["-luser32"]),
     ("overlapped", &["-lmswsock"]),
     ("afd", &["-lntdll"]),
+    ("afd_server", &["-lntdll"]),
     ("waits", &[]),
     ("echo_service", &["-ladvapi32"]),
     ("by_ordinal", &[]),
