@@ -42,6 +42,8 @@ impl Socket {
             access.stack.tcp_recv(id, access.now, flags, &mut &mut [0_u8][..]).is_ok_and(|count| count > 0)
         };
         let has_told_error = self.failure.load(Relaxed) != 0;
+        // Urgent bytes that stay among the others are read as those are, and no exception.
+        let ready = if self.is_urgent_inline() { Ready(ready.0 & !Ready::PRI.0) } else { ready };
         let has_unread = match ready {
             // At the end a connection is ready to be read, too. (An error would be taken.)
             _ if !ready.contains(Ready::IN) || ready.contains(Ready::ERR) => false,
