@@ -54,9 +54,16 @@ pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, 
     }
     if command == FIONBIO && !argument.is_null() {
         // SAFETY: the caller's argument.
-        let ours = || change_blocking(socket, unsafe { argument.read() } != 0);
-        // SAFETY: the caller's arguments, unchanged.
-        return call(SOCKET_ERROR, ours, || unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) });
+        let is_nonblocking = || unsafe { argument.read() } != 0;
+        let ours = || change_blocking(socket, is_nonblocking());
+        return call(SOCKET_ERROR, ours, || {
+            // SAFETY: the caller's arguments, unchanged.
+            let result = unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) };
+            if result == 0 {
+                caught((), || note_blocking(socket, is_nonblocking()));
+            }
+            result
+        });
     }
     // SAFETY: the caller's arguments, unchanged.
     unsafe { winsock::IOCTL_SOCKET.get()(socket, command, argument) }
@@ -66,6 +73,11 @@ pub(super) unsafe extern "system" fn ioctl_socket(socket: SOCKET, command: i32, 
 fn change_blocking(socket: SOCKET, is_nonblocking: bool) -> Result<Option<i32>, WinsockError> {
     let Some(known) = table::get(socket) else { return Ok(None) };
     Ok(known.change_blocking(is_nonblocking)?.ours().map(|()| 0))
+}
+
+/// The kernel has changed whether a socket blocks.
+fn note_blocking(socket: SOCKET, is_nonblocking: bool) {
+    table::get(socket).iter().for_each(|known| known.set_nonblocking(is_nonblocking));
 }
 
 pub(super) unsafe extern "system" fn wsa_ioctl(
@@ -129,6 +141,9 @@ unsafe fn done(socket: SOCKET, code: u32, (input, input_len): (*const c_void, u3
     };
     let known = || table::get(socket);
     match code {
+        code if code.cast_signed() == FIONBIO && input_len >= 4 && !input.is_null() => {
+            note_blocking(socket, number() != 0);
+        }
         SIO_UDP_CONNRESET => known().iter().for_each(|known| known.report_unreachable(number() != 0)),
         SIO_KEEPALIVE_VALS if input_len as usize >= size_of::<[u32; 3]>() && !input.is_null() => {
             // SAFETY: as the caller promises.

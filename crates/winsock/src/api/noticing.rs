@@ -1,7 +1,7 @@
 //! Network events: `WSAEventSelect`, `WSAEnumNetworkEvents`, `WSAAsyncSelect`.
 
 use super::call;
-use crate::hook::boundary::WinsockError;
+use crate::hook::boundary::{WinsockError, caught};
 use crate::hook::winsock;
 use crate::notice::{Target, record};
 use crate::socket::table;
@@ -26,16 +26,27 @@ fn ask(
     Ok(known.ask_for_events(target, events.cast_unsigned())?.ours().map(|()| 0))
 }
 
+/// The result of a call by which the kernel tells of events. It has the socket not block from then
+/// on, which calls that poll it must know.
+fn of_kernel(socket: SOCKET, result: i32) -> i32 {
+    if result == 0 {
+        caught((), || table::get(socket).iter().for_each(|known| known.set_nonblocking(true)));
+    }
+    result
+}
+
 pub(super) unsafe extern "system" fn wsa_event_select(socket: SOCKET, event: WSAEVENT, events: i32) -> i32 {
     let select = || ask(socket, events, || Target::event(handle_of(event)));
     // SAFETY: the caller's arguments, unchanged.
-    call(SOCKET_ERROR, select, || unsafe { winsock::WSA_EVENT_SELECT.get()(socket, event, events) })
+    let original = || unsafe { winsock::WSA_EVENT_SELECT.get()(socket, event, events) };
+    call(SOCKET_ERROR, select, || of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_async_select(socket: SOCKET, window: HWND, message: u32, events: i32) -> i32 {
     let select = || ask(socket, events, || Target::window(window, message));
     // SAFETY: the caller's arguments, unchanged.
-    call(SOCKET_ERROR, select, || unsafe { winsock::WSA_ASYNC_SELECT.get()(socket, window, message, events) })
+    let original = || unsafe { winsock::WSA_ASYNC_SELECT.get()(socket, window, message, events) };
+    call(SOCKET_ERROR, select, || of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_enum_network_events(

@@ -127,7 +127,6 @@ impl Socket {
         {
             let state = self.lock();
             if matches!(*state, State::Kernel { .. }) {
-                self.set_nonblocking(true);
                 return Ok(Handled::Kernel);
             }
             // A socket that goes to the kernel takes it along: that is done with this lock held.
@@ -174,13 +173,13 @@ impl Socket {
     }
 
     /// `FIONBIO`. What the kernel's socket does follows it, as far as it can: where this library
-    /// asks it for events it does not block.
+    /// asks it for events it does not block. Of a socket of the kernel this is noted when the
+    /// kernel has agreed: it refuses while it tells of events.
     ///
     /// # Errors
     /// If the socket is to block, and the program asks for events.
     pub(crate) fn change_blocking(&self, is_nonblocking: bool) -> Outcome<()> {
         if self.is_kernels() {
-            self.set_nonblocking(is_nonblocking);
             return Ok(Handled::Kernel);
         }
         if !is_nonblocking && self.notices.are_asked_for() {

@@ -122,6 +122,30 @@ static void blocking_stays(void)
 	printf("blocking stays\n");
 }
 
+/* A socket that tells of events does not block, and stays so. */
+static void events_end_blocking(void)
+{
+	SOCKET s = connected();
+	WSAEVENT event = WSACreateEvent();
+	u_long no = 0;
+	double begin;
+	char byte;
+
+	echo(s);
+	if (WSAEventSelect(s, event, FD_READ))
+		fail("WSAEventSelect");
+	if (!ioctlsocket(s, FIONBIO, &no) || WSAGetLastError() != WSAEINVAL)
+		fail("blocking with events");
+	begin = now_us();
+	if (recv(s, &byte, 1, 0) != SOCKET_ERROR || WSAGetLastError() != WSAEWOULDBLOCK)
+		fail("recv with events");
+	if (now_us() - begin > TIMEOUT_MS * 1000 / 3)
+		fail("recv with events waits");
+	closesocket(s);
+	WSACloseEvent(event);
+	printf("events end blocking\n");
+}
+
 /* Echoes, and keeps the sockets until the process is ended. */
 static void hold(int count)
 {
@@ -150,6 +174,7 @@ int main(int count, char **arguments)
 	timeouts();
 	two_receivers();
 	blocking_stays();
+	events_end_blocking();
 	printf("done\n");
 	return 0;
 }
