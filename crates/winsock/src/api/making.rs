@@ -1,6 +1,6 @@
 //! Making, opening and closing sockets.
 
-use super::call;
+use super::{call, call_waiting};
 use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
@@ -124,7 +124,8 @@ pub(super) unsafe extern "system" fn listen(socket: SOCKET, backlog: i32) -> i32
 
 pub(super) unsafe extern "system" fn accept(socket: SOCKET, name: *mut SOCKADDR, len: *mut i32) -> SOCKET {
     // SAFETY: the caller's arguments.
-    call(
+    call_waiting(
+        socket,
         INVALID_SOCKET,
         || unsafe { accept_ours(socket, name, len) },
         || of_kernel(socket, unsafe { winsock::ACCEPT.get()(socket, name, len) }),

@@ -36,10 +36,13 @@ mod select_sets;
 mod transmitting;
 mod waiting;
 
-use crate::extensions;
-use crate::hook::boundary::{self, answer_or};
+use crate::hook::boundary::{self, WinsockError, answer_or};
 use crate::hook::{Hook, ntdll, reentrancy, winsock};
 use crate::lane::{exit_gate, lane_if_begun};
+use crate::socket::{Socket, table};
+use crate::{extensions, real};
+use std::sync::Arc;
+use windows_sys::Win32::Networking::WinSock::SOCKET;
 
 /// Runs this library's part of a call, or else the original. While another thread ends the process,
 /// the call does not return.
@@ -53,6 +56,29 @@ fn call<T>(failed: T, ours: impl FnOnce() -> boundary::Result<Option<T>>, origin
         result
     };
     answer_or(failed, gated, || reentrancy::original(original))
+}
+
+/// As [`call`], for calls that receive or accept. What the kernel has for its half of a socket the
+/// original takes, and that half does not block. If another thread was faster, a socket that blocks
+/// waits again.
+fn call_waiting<T: Copy + PartialEq>(
+    socket: SOCKET,
+    failed: T,
+    ours: impl Fn() -> boundary::Result<Option<T>>,
+    original: impl Fn() -> T,
+) -> T {
+    loop {
+        let result = call(failed, &ours, &original);
+        if result != failed || real::last() != WinsockError::WOULD_BLOCK || !waits_again(socket) {
+            return result;
+        }
+    }
+}
+
+/// Whether a call on this socket waits although the kernel's socket does not block.
+fn waits_again(socket: SOCKET) -> bool {
+    let waits = |known: Arc<Socket>| known.has_kernel_half() && !known.is_nonblocking();
+    boundary::caught(false, || table::get(socket).is_some_and(waits))
 }
 
 /// The functions that are hooked.

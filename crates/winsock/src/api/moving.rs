@@ -1,6 +1,6 @@
 //! Sending and receiving.
 
-use super::call;
+use super::{call, call_waiting};
 use crate::hook::boundary::{self, WinsockError};
 use crate::hook::winsock;
 use crate::names::{endpoint, put};
@@ -100,7 +100,8 @@ unsafe fn send_ours(
 
 pub(super) unsafe extern "system" fn recv(socket: SOCKET, data: *mut u8, len: i32, flags: i32) -> i32 {
     // SAFETY: the caller's arguments; no room for a name.
-    call(
+    call_waiting(
+        socket,
         SOCKET_ERROR,
         || unsafe { receive_ours(socket, data, len, flags, null_mut(), null_mut()) },
         || of_kernel(socket, unsafe { winsock::RECV.get()(socket, data, len, flags) }),
@@ -116,7 +117,8 @@ pub(super) unsafe extern "system" fn recv_from(
     name_len: *mut i32,
 ) -> i32 {
     // SAFETY: the caller's arguments.
-    call(
+    call_waiting(
+        socket,
         SOCKET_ERROR,
         || unsafe { receive_ours(socket, data, len, flags, name, name_len) },
         || of_kernel(socket, unsafe { winsock::RECV_FROM.get()(socket, data, len, flags, name, name_len) }),

@@ -1,9 +1,9 @@
 //! The forms of Winsock 2 of the calls that connect, send and receive: several buffers, and
 //! overlapped.
 
-use super::call;
 use super::moving::{buffer, bytes, is_wrong, of_kernel, receive_flags};
 use super::overlapped::{AtOnce, begin};
+use super::{call, call_waiting};
 use crate::extensions::WSA_RECV_MSG;
 use crate::hook::boundary::WinsockError;
 use crate::hook::{reentrancy, winsock};
@@ -241,7 +241,7 @@ pub(super) unsafe extern "system" fn wsa_recv(
     };
     // SAFETY: the caller's arguments, unchanged.
     let original = || unsafe { winsock::WSA_RECV.get()(socket, list, count, received, flags, overlapped, routine) };
-    call(SOCKET_ERROR, ours, || of_kernel(socket, original()))
+    call_waiting(socket, SOCKET_ERROR, ours, || of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_recv_from(
@@ -262,7 +262,7 @@ pub(super) unsafe extern "system" fn wsa_recv_from(
     let original = || unsafe {
         winsock::WSA_RECV_FROM.get()(socket, list, count, received, flags, name, name_len, overlapped, routine)
     };
-    call(SOCKET_ERROR, ours, || of_kernel(socket, original()))
+    call_waiting(socket, SOCKET_ERROR, ours, || of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_connect(
@@ -350,7 +350,7 @@ pub(super) unsafe extern "system" fn wsa_accept(
     let failed = windows_sys::Win32::Networking::WinSock::INVALID_SOCKET;
     // SAFETY: the caller's arguments, unchanged.
     let original = || unsafe { winsock::WSA_ACCEPT.get()(socket, name, len, condition, context) };
-    call(failed, accept, || super::making::of_kernel(socket, original()))
+    call_waiting(socket, failed, accept, || super::making::of_kernel(socket, original()))
 }
 
 pub(super) unsafe extern "system" fn wsa_send_msg(
@@ -384,7 +384,7 @@ pub(super) unsafe extern "system" fn wsa_recv_msg(
 ) -> i32 {
     // SAFETY: the caller's arguments.
     let ours = || unsafe { receive_message(socket, message, received, (overlapped, routine)) };
-    call(SOCKET_ERROR, ours, || match WSA_RECV_MSG.real(socket) {
+    call_waiting(socket, SOCKET_ERROR, ours, || match WSA_RECV_MSG.real(socket) {
         // SAFETY: the caller's arguments, unchanged.
         Some(original) => unsafe { original(socket, message, received, overlapped, routine) },
         None => SOCKET_ERROR,

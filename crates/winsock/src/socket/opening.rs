@@ -152,12 +152,12 @@ impl Socket {
             return Ok(Handled::Kernel);
         };
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
-        if !self.wait_for_half(id.into(), self.receive_until())? {
-            return Ok(Handled::Kernel);
-        }
-        let accepted = match self.wait(lane, self.receive_until(), |access| access.stack.tcp_accept(id)) {
+        let when = (id.into(), self.receive_until());
+        let accepted = match self.wait_with_half(lane, when, |access| access.stack.tcp_accept(id)) {
+            Ok(Some(accepted)) => accepted,
+            Ok(None) => return Ok(Handled::Kernel),
             Err(_) if self.has_left() => return Ok(Handled::Kernel),
-            accepted => accepted?,
+            Err(error) => return Err(error),
         };
         let remote = lane
             .enter(|access| access.stack.tcp_endpoints(accepted))

@@ -1,11 +1,11 @@
 //! Which sockets of the lane are ready, and waiting for that.
 
 use super::{Socket, WinsockError};
-use crate::lane::{Access, Waited, lane};
+use crate::lane::{Access, Lane, Waited, lane};
 use crate::real;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tickwire_stack::{Ready, SocketId};
+use tickwire_stack::{Ready, SocketId, StackError};
 
 /// Where sockets of the kernel are waited for, too, they are looked at so often.
 const SLICE: Duration = Duration::from_millis(2);
@@ -47,6 +47,34 @@ impl Socket {
                 Waited::TimedOut if self.is_nonblocking() => return Err(WinsockError::WOULD_BLOCK),
                 Waited::TimedOut => return Err(WinsockError::TIMED_OUT),
                 Waited::Lost => return Err(WinsockError::NETWORK_DOWN),
+            }
+        }
+    }
+
+    /// Makes a call on the lane as soon as it would return; `None` if it is the kernel's turn. What
+    /// was there may have been taken by another thread: then both halves are waited for again.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_for_half`], and what the call says.
+    pub(super) fn wait_with_half<T>(
+        &self,
+        lane: &Lane,
+        (id, until): (SocketId, Option<Instant>),
+        mut call: impl FnMut(&mut Access<'_>) -> Result<T, StackError>,
+    ) -> Result<Option<T>, WinsockError> {
+        loop {
+            if !self.wait_for_half(id, until)? {
+                return Ok(None);
+            }
+            if !self.has_kernel_half() {
+                return self.wait(lane, until, call).map(Some);
+            }
+            match lane.enter(&mut call) {
+                Err(StackError::WouldBlock) if lane.is_lost() => return Err(WinsockError::NETWORK_DOWN),
+                // It is ready because nothing will come any more.
+                Err(StackError::WouldBlock) if self.is_receive_shut() => return Err(WinsockError::SHUT),
+                Err(StackError::WouldBlock) => (),
+                result => return result.map(Some).map_err(WinsockError::from),
             }
         }
     }

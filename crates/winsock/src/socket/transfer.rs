@@ -202,10 +202,9 @@ impl Socket {
             State::Kernel { .. } if flags.is_urgent => Ok(Handled::Kernel),
             State::Kernel { row, .. } => self.poll_kernel(row).map(|()| Handled::Kernel),
             _ if self.is_receive_shut() => Err(WinsockError::SHUT),
-            State::Udp { id, .. } if !self.wait_for_half(id.into(), self.receive_until())? => Ok(Handled::Kernel),
             State::Udp { id, .. } => match self.receive_datagram(id, buffer, flags) {
                 Err(_) if self.has_left() => Ok(Handled::Kernel),
-                received => received.map(Handled::Ours),
+                received => received.map(|received| received.map_or(Handled::Kernel, Handled::Ours)),
             },
             State::Tcp { id, .. } if flags.is_urgent => self.receive_urgent(id, buffer, flags).map(Handled::Ours),
             State::Tcp { id, .. } => self.receive_stream(id, buffer, flags).map(Handled::Ours),
@@ -278,9 +277,15 @@ impl Socket {
         Ok(Received { length, from: None, is_cut: false })
     }
 
-    fn receive_datagram(&self, id: UdpId, buffer: &mut [u8], flags: ReceiveFlags) -> Result<Received, WinsockError> {
+    /// Receives a datagram. `None`: the kernel has one for its half.
+    fn receive_datagram(
+        &self,
+        id: UdpId,
+        buffer: &mut [u8],
+        flags: ReceiveFlags,
+    ) -> Result<Option<Received>, WinsockError> {
         let lane = lane().map_err(|_| WinsockError::NETWORK_DOWN)?;
-        let result = self.wait(lane, self.receive_until(), |access| {
+        let result = self.wait_with_half(lane, (id.into(), self.receive_until()), |access| {
             let datagram = match access.stack.udp_recv(id, flags.is_peek, &mut &mut *buffer) {
                 Err(StackError::Refused) if !self.reports_unreachable() => {
                     access.stack.udp_recv(id, flags.is_peek, &mut &mut *buffer)?
