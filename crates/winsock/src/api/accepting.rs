@@ -44,7 +44,9 @@ pub(super) unsafe extern "system" fn accept_ex(
             return Ok(None);
         }
         match table::get(socket) {
-            Some(accepting) if accepting.kind == Kind::Stream && matches!(accepting.state(), State::Idle) => {}
+            Some(accepting) if accepting.kind == Kind::Stream && matches!(accepting.state(), State::Idle) => {
+                accepting.accept_of(listener);
+            }
             Some(_) => return Err(WinsockError::INVALID),
             None => return Err(WinsockError::NOT_A_SOCKET),
         }

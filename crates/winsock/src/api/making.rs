@@ -69,7 +69,10 @@ pub(super) unsafe extern "system" fn wsa_socket_a(
 pub(super) fn closed(socket: SOCKET) -> Result<(), WinsockError> {
     let Some(known) = table::remove(socket) else { return Ok(()) };
     poll::closing(socket);
-    let Some(closing) = known.close() else { return Ok(()) };
+    let closing = known.close();
+    let listener = known.accepts_of().and_then(table::get);
+    listener.iter().for_each(|listener| listener.cancel_accepting(socket));
+    let Some(closing) = closing else { return Ok(()) };
     // It holds the port, too.
     drop(known);
     // Its port stays taken until the connection has ended, by a handle of which the program knows

@@ -43,7 +43,7 @@ use crate::real::Handle;
 use options::Settings;
 use request::Requests;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tickwire_lane::control::{Claim, Reason};
@@ -144,6 +144,8 @@ pub(crate) struct Socket {
     settings: Mutex<Settings>,
     /// The error by which the connection has ended, once a call has returned it.
     failure: AtomicI32,
+    /// The listener of which a request accepts for this socket; 0: there is none.
+    accepts_of: AtomicUsize,
     /// The network events that the program asks for.
     notices: Notices,
     /// In milliseconds; 0: without end.
@@ -173,6 +175,7 @@ impl Socket {
             is_send_shut: AtomicBool::new(false),
             settings: Mutex::new(Settings::new(family)),
             failure: AtomicI32::new(0),
+            accepts_of: AtomicUsize::new(0),
             notices: Notices::default(),
             receive_timeout: AtomicU32::new(0),
             send_timeout: AtomicU32::new(0),
@@ -222,6 +225,16 @@ impl Socket {
     /// groups, and what came before the port was claimed. (No lock is taken: others may be held.)
     pub(crate) fn has_kernel_half(&self) -> bool {
         self.has_kernel_half.load(Relaxed)
+    }
+
+    /// A request of this listener accepts for the socket.
+    pub(crate) fn accept_of(&self, listener: Handle) {
+        self.accepts_of.store(listener, Relaxed);
+    }
+
+    /// The listener of which a request may accept for the socket.
+    pub(crate) fn accepts_of(&self) -> Option<Handle> {
+        Some(self.accepts_of.load(Relaxed)).filter(|listener| *listener != 0)
     }
 
     /// Whether its connection has been established.

@@ -16,10 +16,14 @@ use tickwire_stack::StackError;
 use tickwire_stack::addr::{Endpoint, Family};
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_windows_abi::sockaddr;
+use windows_sys::Win32::Networking::WinSock::WSA_OPERATION_ABORTED;
 
 /// An address's place in the program's buffer has this before it. `AcceptEx` demands 16 bytes more
 /// than the longest address.
 const HEAD: usize = 16;
+
+/// The socket that was to get the connection has been closed.
+const ABORTED: WinsockError = WinsockError(WSA_OPERATION_ABORTED);
 
 /// Marks what this library has written: no program's bytes, and nothing of Windows.
 fn mark() -> u64 {
@@ -130,8 +134,14 @@ impl Accept {
         };
         let ends = match lane.enter(|access| access.stack.tcp_accept(id)) {
             Ok(accepted) => {
+                let ends = lane.enter(|access| access.stack.tcp_endpoints(accepted)).unwrap_or_default();
                 socket.take_connection(accepted, listener);
-                lane.enter(|access| access.stack.tcp_endpoints(accepted)).unwrap_or_default()
+                // Closed in this moment, it had no connection yet that its end could have ended.
+                if table::get(self.socket).is_none_or(|now| !Arc::ptr_eq(&now, &socket)) {
+                    socket.close().into_iter().for_each(|closing| closing.go_on(None));
+                    return Some(Err(ABORTED));
+                }
+                ends
             }
             Err(StackError::WouldBlock) => {
                 match listener.ask_kernel(|| real::accept_into(listener.handle, self.socket))? {
@@ -185,7 +195,11 @@ impl Accept {
                 }
             }
             // SAFETY: as above.
-            _ => unsafe { real::receive_first(taken.handle, self.place.buffer, self.place.receive_len) },
+            State::Kernel { .. } => unsafe {
+                real::receive_first(taken.handle, self.place.buffer, self.place.receive_len)
+            },
+            // It has been closed. Its handle may be another socket's by now.
+            _ => Some(Err(ABORTED)),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::send::Send;
 use super::{Ended, HandleMode, Request};
 use crate::hook::boundary::WinsockError;
 use crate::lane::{Lane, lane_if_begun};
+use crate::real::Handle;
 use crate::socket::Socket;
 use std::collections::VecDeque;
 use std::sync::{MutexGuard, PoisonError};
@@ -149,6 +150,16 @@ impl Socket {
 
     /// Ends requests without their being done. Returns whether there were any.
     pub(crate) fn cancel(&self, is_it: impl Fn(&Request) -> bool) -> bool {
+        self.cancel_pending(|pending| is_it(&pending.request))
+    }
+
+    /// Ends requests of a listener that accept for a socket which has been closed. Programs close
+    /// sockets whose peers have connected and send nothing.
+    pub(crate) fn cancel_accepting(&self, socket: Handle) {
+        self.cancel_pending(|pending| matches!(&pending.work, Work::Accept(accept) if accept.socket == socket));
+    }
+
+    fn cancel_pending(&self, is_it: impl Fn(&Pending) -> bool) -> bool {
         let mut is_any = false;
         {
             let mut requests = self.requests();
@@ -156,7 +167,7 @@ impl Socket {
             for queue in queues {
                 let mut place = 0;
                 while let Some(pending) = queue.get(place) {
-                    if !is_it(&pending.request) {
+                    if !is_it(pending) {
                         place += 1;
                     } else if let Some(Pending { request, .. }) = queue.remove(place) {
                         request.complete(Ended::failed(WinsockError(WSA_OPERATION_ABORTED)), mode, false);

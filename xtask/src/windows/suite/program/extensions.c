@@ -128,6 +128,52 @@ CASE(accept_and_the_listener_is_closed)
 	closesocket(s);
 }
 
+/* Whether a request has ended, and not well. (With which status is not documented.) */
+static void given_up(OVERLAPPED *overlapped)
+{
+	int has_ended = WaitForSingleObject(overlapped->hEvent, PATIENCE_MS) == WAIT_OBJECT_0;
+
+	say("told=%d failed=%d", has_ended, (LONG)overlapped->Internal < 0);
+}
+
+CASE(accept_and_the_socket_is_closed)
+{
+	struct sockaddr_in name;
+	SOCKET l = listening(&name), s = stream(), t = stream();
+	OVERLAPPED first = with_event(), second = with_event();
+
+	BEGUN("first", accept_ex(l, s, 0, &first));
+	BEGUN("second", accept_ex(l, t, 0, &second));
+	closesocket(t);
+	given_up(&second);
+	say("first=%lx", (unsigned long)first.Internal);
+	closesocket(s);
+	closesocket(l);
+}
+
+/* A peer that connects and says nothing is got rid of. */
+CASE(accept_and_the_silent_one_is_closed)
+{
+	struct sockaddr_in name;
+	SOCKET l = listening(&name), s = stream(), control;
+	OVERLAPPED overlapped = with_event();
+	DWORD seconds = -1;
+	int length = sizeof(seconds);
+
+	BEGUN("accept", accept_ex(l, s, 100, &overlapped));
+	control = dialled(&name, "drain tell");
+	for (int i = 0; i < 200 && seconds == (DWORD)-1; i++) {
+		Sleep(10);
+		getsockopt(s, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &length);
+	}
+	say("connected=%d", seconds != (DWORD)-1);
+	closesocket(s);
+	given_up(&overlapped);
+	heard(control);
+	closesocket(control);
+	closesocket(l);
+}
+
 CASE(accept_before_the_context)
 {
 	struct sockaddr_in name;
