@@ -45,6 +45,14 @@ impl Lane {
         }
     }
 
+    /// A request has accepted of the kernel's half. Windows tells of the next connection after a
+    /// call of `accept`, and not after `AcceptEx`: so it is asked to tell anew.
+    pub(crate) fn has_accepted(&self, listener: Handle) {
+        if self.kernel_halves.lock().contains(&listener) {
+            real::signal_arrivals(listener, self.kernel_halves.event());
+        }
+    }
+
     /// The socket is being closed, or becomes the kernel's. Returns whether it was watched.
     pub(crate) fn forget_kernel_half(&self, handle: Handle) -> bool {
         self.kernel_halves.lock().remove(&handle)

@@ -146,6 +146,7 @@ impl Accept {
             Err(StackError::WouldBlock) => {
                 match listener.ask_kernel(|| real::accept_into(listener.handle, self.socket))? {
                     Ok(ends) => {
+                        lane.has_accepted(listener.handle);
                         real::signal_no_more(self.socket, socket.is_nonblocking());
                         socket.stay_on_kernel();
                         self.watch_first_bytes(listener.handle, lane);
