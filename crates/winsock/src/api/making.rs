@@ -27,9 +27,21 @@ fn note(made: SOCKET, family: i32, kind: i32) -> SOCKET {
         && made != INVALID_SOCKET
         && !crate::hook::reentrancy::is_inside()
     {
-        table::insert(made, Socket::new(made, family, kind));
+        boundary::caught((), || know(Socket::new(made, family, kind)));
     }
     made
+}
+
+/// A handle is this socket from now on. If another one had it, that was closed by a way that is not
+/// known here (`DUPLICATE_CLOSE_SOURCE`): what the lane has of it ends.
+fn know(socket: Socket) {
+    let handle = socket.handle;
+    if let Some(before) = table::insert(handle, socket) {
+        poll::closing(handle);
+        let closing = before.close();
+        drop(before);
+        closing.into_iter().for_each(|closing| closing.go_on(None));
+    }
 }
 
 pub(super) unsafe extern "system" fn socket(family: i32, kind: i32, protocol: i32) -> SOCKET {
@@ -147,7 +159,7 @@ pub(super) fn of_kernel(listener: SOCKET, accepted: SOCKET) -> SOCKET {
         }
         if accepted != INVALID_SOCKET {
             kernel_polling::note_traffic();
-            table::insert(accepted, known.accepted_by_kernel(accepted));
+            know(known.accepted_by_kernel(accepted));
         }
     };
     boundary::caught((), after);
@@ -173,7 +185,7 @@ pub(super) unsafe fn accept_ours(
     }
     let Some((made, remote)) = accepted?.ours() else { return Ok(None) };
     let handle = made.handle;
-    table::insert(handle, made);
+    know(made);
     table::get(handle).iter().for_each(|made| known.hand_on(made));
     // SAFETY: as the caller promises.
     unsafe { put((known.family, remote), name, len) }?;
