@@ -215,7 +215,8 @@ impl Socket {
             match source.and_then(|source| Ok((lane()?, source))) {
                 Ok((lane, source)) => self.choose_port(lane, source.address)?,
                 Err(reason) => {
-                    self.leave(&mut self.lock(), reason);
+                    // (Another thread may have bound it meanwhile.)
+                    self.stay_because_of(reason);
                     return Ok(Handled::Kernel);
                 }
             }
@@ -344,10 +345,12 @@ impl Socket {
     fn settle(&self, result: Result<(), StackError>) -> Result<(), WinsockError> {
         match result {
             Ok(()) => self.established(),
-            // The program may try again with the same socket.
+            // The program may try again with the same socket. The error comes first: without it a
+            // socket that has no connection any more would show nothing to a poll, and none looks
+            // at it again.
             Err(error) => {
-                self.forget_connection();
                 self.failure.store(WinsockError::from(error).0, Relaxed);
+                self.forget_connection();
             }
         }
         result.map_err(WinsockError::from)
