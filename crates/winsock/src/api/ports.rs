@@ -124,7 +124,8 @@ unsafe fn polled_remove(timeout: *const i64, remove: impl Fn(*const i64) -> NTST
     let begin = Instant::now();
     let polled = caught(None, || {
         let polling = Polling::begin().filter(|_| time != Some(0))?;
-        let until = time.filter(|time| *time < 0).map(|time| begin + Duration::from_nanos(time.unsigned_abs() * 100));
+        let relative = time.filter(|time| *time < 0).map(|time| time.unsigned_abs().saturating_mul(100));
+        let until = relative.and_then(|time_ns| begin.checked_add(Duration::from_nanos(time_ns)));
         let mut outcome = STATUS_TIMEOUT;
         polling.poll(until, || {
             outcome = remove(&raw const NOW);
