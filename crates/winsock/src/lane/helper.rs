@@ -16,6 +16,9 @@ const TICK: Duration = Duration::from_millis(5);
 /// It looks at least so often: a thread that polled may have left the ring without a wakeup.
 const IDLE: Duration = Duration::from_millis(20);
 
+/// Without a service it delivers so often what other threads have noted.
+const AFTERWARDS: Duration = Duration::from_millis(100);
+
 /// Starts it. Returns whether that was possible.
 pub(super) fn start(lane: &'static Lane) -> bool {
     std::thread::Builder::new().name("tickwire".into()).spawn(move || run(lane)).is_ok()
@@ -41,7 +44,7 @@ fn run(lane: &'static Lane) {
             lane.is_lost.store(true, Relaxed);
             lane.changed.notify_all();
             lane.deliver_at_once(Happened::Loss);
-            return;
+            return attend_kernel(lane);
         }
         lane.deliver();
         let (until_deadline, is_all_sent) = {
@@ -61,12 +64,32 @@ fn run(lane: &'static Lane) {
         let longest = alarm.into_iter().fold(tick.min(until_deadline), Duration::min);
         // The first that is signalled is told. (Each is signalled once for what has happened.)
         let events = [lane.kernel_halves.event(), lane.alarm_event(), arrived.as_handle(), news, kept];
-        let signalled = wait_for(&events, Some(longest));
-        if let Ok(Some(0)) = signalled {
-            lane.deliver_kernel_halves();
-        }
-        if matches!(signalled, Ok(Some(1))) || lane.alarm.left() == Some(Duration::ZERO) {
-            lane.deliver_at_once(Happened::Alarm);
-        }
+        heed(lane, wait_for(&events, Some(longest)).ok().flatten());
+    }
+}
+
+/// Delivers what the first two events tell. (A flood of the first one keeps the second one's from
+/// being told: it is looked at by itself.)
+fn heed(lane: &Lane, signalled: Option<usize>) {
+    if signalled == Some(0) {
+        lane.deliver_kernel_halves();
+    }
+    let rings = match signalled {
+        Some(0) => matches!(wait_for(&[lane.alarm_event()], Some(Duration::ZERO)), Ok(Some(_))),
+        signalled => signalled == Some(1),
+    };
+    if rings || lane.alarm.left() == Some(Duration::ZERO) {
+        lane.deliver_at_once(Happened::Alarm);
+    }
+}
+
+/// The service has gone, and new sockets are the kernel's. Polls of those still begin and end, and
+/// the kernel's parts of polls are this thread's: they end with it.
+fn attend_kernel(lane: &Lane) {
+    loop {
+        lane.deliver();
+        let events = [lane.kernel_halves.event(), lane.alarm_event()];
+        let longest = lane.alarm.left().map_or(AFTERWARDS, |left| left.min(AFTERWARDS));
+        heed(lane, wait_for(&events, Some(longest)).ok().flatten());
     }
 }

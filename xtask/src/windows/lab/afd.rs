@@ -67,6 +67,19 @@ pub(super) fn server() -> Result<()> {
     Ok(())
 }
 
+/// Polls end as they must when the service has gone: those that wait, and those of new sockets,
+/// which are the kernel's.
+pub(super) fn without_service() -> Result<()> {
+    let mut hosts = Hosts::new(Driver::LabCard)?;
+    let address = hosts.pair.b_v4();
+    let _server = peer(&hosts.pair, &address)?;
+    let mut program = hosts.run("afd_loss", true, &[&address, &PORT.to_string()])?;
+    program.wait_for("ready", TIMEOUT)?;
+    hosts.service.kill();
+    program.wait_for("done", TIMEOUT).with_context(|| program.stdout())?;
+    program.success(TIMEOUT).map(drop)
+}
+
 /// Each line is the one of Windows. Where Wine's own sockets are known to say something else at
 /// times, that is no failure.
 fn compare(output: &str, on_lane: bool) -> Result<()> {
