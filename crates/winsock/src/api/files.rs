@@ -4,7 +4,7 @@
 use super::making::closed;
 use crate::hook::boundary::{WinsockError, answer_or, caught};
 use crate::hook::{ntdll, reentrancy};
-use crate::lane::lane;
+use crate::lane::{Waited, lane};
 use crate::socket::request::receive::{Receive, SenderPlace};
 use crate::socket::request::send::{Piece, Send};
 use crate::socket::request::{Begun, Parts, Request, Work, file_modes, status};
@@ -117,11 +117,12 @@ unsafe fn begin(
     Ok(Some(match begun {
         Begun::Done(ended) | Begun::Failed(ended) => ended.status,
         Begun::Pending if call.event.is_null() && call.context.is_null() => {
-            lane.wait(None, |_| {
-                // SAFETY: as the caller promises; it is only read.
-                let now = unsafe { (&raw const (*call.status).Anonymous.Status).read_volatile() };
-                (now != STATUS_PENDING).then_some(())
-            });
+            // SAFETY: as the caller promises; it is only read.
+            let now = || unsafe { (&raw const (*call.status).Anonymous.Status).read_volatile() };
+            if lane.wait(None, |_| (now() != STATUS_PENDING).then_some(())) == Waited::Lost {
+                // What waits fails now, and does not use the caller's memory any more.
+                known.advance();
+            }
             // SAFETY: as the caller promises.
             unsafe { (*call.status).Anonymous.Status }
         }

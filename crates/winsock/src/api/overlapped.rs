@@ -87,12 +87,20 @@ unsafe fn status_of(request: *const OVERLAPPED) -> NTSTATUS {
 ///
 /// # Safety
 /// The structure is there.
-unsafe fn wait(request: *const OVERLAPPED, timeout_ms: u32) -> bool {
+unsafe fn wait(socket: &Socket, request: *const OVERLAPPED, timeout_ms: u32) -> bool {
     let Some(lane) = lane_if_begun() else { return false };
     let until = (timeout_ms != INFINITE).then(|| Instant::now() + Duration::from_millis(timeout_ms.into()));
     // SAFETY: as the caller promises.
-    let waited = lane.wait(until, |_| (unsafe { status_of(request) } != STATUS_PENDING).then_some(()));
-    waited == Waited::Done(())
+    let is_complete = || unsafe { status_of(request) } != STATUS_PENDING;
+    match lane.wait(until, |_| is_complete().then_some(())) {
+        Waited::Done(()) => true,
+        Waited::TimedOut => false,
+        // What waits fails now: the original would wait for it without end.
+        Waited::Lost => {
+            socket.advance();
+            is_complete()
+        }
+    }
 }
 
 pub(super) unsafe extern "system" fn wsa_get_overlapped_result(
@@ -103,15 +111,13 @@ pub(super) unsafe extern "system" fn wsa_get_overlapped_result(
     flags: *mut u32,
 ) -> BOOL {
     let result = || {
-        if on_lane(socket).is_none() {
-            return Ok(None);
-        }
+        let Some(known) = on_lane(socket) else { return Ok(None) };
         if request.is_null() || bytes.is_null() || flags.is_null() {
             return Err(WinsockError::FAULT);
         }
         // SAFETY: the caller's arguments.
         unsafe {
-            if status_of(request) == STATUS_PENDING && !(waits != FALSE && wait(request, INFINITE)) {
+            if status_of(request) == STATUS_PENDING && !(waits != FALSE && wait(&known, request, INFINITE)) {
                 return Err(WinsockError(WSA_IO_INCOMPLETE));
             }
             let ended = status_of(request);
@@ -129,12 +135,14 @@ pub(super) unsafe extern "system" fn wsa_get_overlapped_result(
 /// # Safety
 /// As the documentation of `GetOverlappedResult` has it.
 unsafe fn wait_first(file: HANDLE, request: *const OVERLAPPED, timeout_ms: u32) {
-    if !request.is_null() && timeout_ms > 0 && on_lane(file.addr()).is_some() {
-        // SAFETY: as the caller promises.
-        unsafe {
-            if status_of(request) == STATUS_PENDING {
-                wait(request, timeout_ms);
-            }
+    if request.is_null() || timeout_ms == 0 {
+        return;
+    }
+    let Some(known) = on_lane(file.addr()) else { return };
+    // SAFETY: as the caller promises.
+    unsafe {
+        if status_of(request) == STATUS_PENDING {
+            wait(&known, request, timeout_ms);
         }
     }
 }
