@@ -4,7 +4,7 @@
 use super::making::closed;
 use crate::hook::boundary::{WinsockError, answer_or, caught};
 use crate::hook::{ntdll, reentrancy};
-use crate::lane::{Waited, lane};
+use crate::lane::{Waited, exit_gate, lane};
 use crate::socket::request::receive::{Receive, SenderPlace};
 use crate::socket::request::send::{Piece, Send};
 use crate::socket::request::{Begun, Parts, Request, Work, file_modes, status};
@@ -61,7 +61,7 @@ pub(super) unsafe extern "system" fn nt_read_file(
         Ok(Work::Receive(Receive { parts, flags: ReceiveFlags::default(), sender }))
     };
     // SAFETY: the caller's arguments.
-    answer_or(STATUS_INVALID_HANDLE, || unsafe { begin(&known, call, receive) }, original)
+    answer_or(STATUS_INVALID_HANDLE, || unsafe { gated(&known, call, receive) }, original)
 }
 
 pub(super) unsafe extern "system" fn nt_write_file(
@@ -89,7 +89,22 @@ pub(super) unsafe extern "system" fn nt_write_file(
         Ok(Work::Send(Send::new([Piece::Memory(parts)], None, false)))
     };
     // SAFETY: the caller's arguments.
-    answer_or(STATUS_INVALID_HANDLE, || unsafe { begin(&known, call, send) }, original)
+    answer_or(STATUS_INVALID_HANDLE, || unsafe { gated(&known, call, send) }, original)
+}
+
+/// As [`begin`]. While another thread ends the process, the call does not return.
+///
+/// # Safety
+/// As the system call demands it.
+unsafe fn gated(
+    known: &Socket,
+    call: Call,
+    work: impl FnOnce() -> Result<Work, WinsockError>,
+) -> Result<Option<NTSTATUS>, WinsockError> {
+    // SAFETY: as the caller promises.
+    let status = unsafe { begin(known, call, work) };
+    exit_gate::pass();
+    status
 }
 
 /// Begins a request. One that is not overlapped waits for its end here: the caller would wait for

@@ -3,7 +3,7 @@
 use super::call;
 use crate::hook::boundary::{WinsockError, answer_or};
 use crate::hook::{ntdll, winsock};
-use crate::lane::{Waited, lane, lane_if_begun};
+use crate::lane::{Waited, exit_gate, lane, lane_if_begun};
 use crate::socket::Socket;
 use crate::socket::poll::{self, Which};
 use crate::socket::request::{Begun, Request, Work, status};
@@ -145,6 +145,7 @@ unsafe fn wait_first(file: HANDLE, request: *const OVERLAPPED, timeout_ms: u32) 
             wait(&known, request, timeout_ms);
         }
     }
+    exit_gate::pass();
 }
 
 pub(super) unsafe extern "system" fn get_overlapped_result(

@@ -2,7 +2,7 @@
 
 use crate::hook::boundary::caught;
 use crate::hook::{ntdll, reentrancy};
-use crate::lane::{has_packets, lane_if_begun};
+use crate::lane::{exit_gate, has_packets, lane_if_begun};
 use crate::socket::kernel_polling::{Polling, note_traffic};
 use crate::socket::request::file_modes;
 use crate::socket::request::port::{CompletionInformation, CompletionPort, posted};
@@ -82,10 +82,13 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion(
     timeout: *const i64,
 ) -> NTSTATUS {
     // SAFETY: the caller's arguments.
-    unsafe {
+    let outcome = unsafe {
         poll_lane(timeout);
         polled_remove(timeout, |timeout| ntdll::NT_REMOVE_IO_COMPLETION.get()(port, key, context, status, timeout))
-    }
+    };
+    // It may tell that a request was cancelled because the process ends.
+    exit_gate::pass();
+    outcome
 }
 
 pub(super) unsafe extern "system" fn nt_remove_io_completion_ex(
@@ -97,13 +100,15 @@ pub(super) unsafe extern "system" fn nt_remove_io_completion_ex(
     is_alertable: u8,
 ) -> NTSTATUS {
     // SAFETY: the caller's arguments.
-    unsafe {
+    let outcome = unsafe {
         poll_lane(timeout);
         let remove =
             |timeout| ntdll::NT_REMOVE_IO_COMPLETION_EX.get()(port, entries, count, removed, timeout, is_alertable);
         // One that is alertable runs code of the program, which must not count as this library's.
         if is_alertable == 0 { polled_remove(timeout, remove) } else { remove(timeout) }
-    }
+    };
+    exit_gate::pass();
+    outcome
 }
 
 /// Some socket has been given a port.

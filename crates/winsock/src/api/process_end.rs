@@ -2,7 +2,7 @@
 //! on without their process: a lane ends with it.
 
 use crate::hook::boundary::answer_or;
-use crate::hook::{NTDLL, Original};
+use crate::hook::{NTDLL, Original, reentrancy};
 use crate::lane::{AtEnd, exit_gate, lane_if_begun};
 use crate::socket::table;
 use std::time::{Duration, Instant};
@@ -21,20 +21,29 @@ pub(super) unsafe extern "system" fn rtl_exit_user_process(code: u32) {
         finish();
         Ok(None)
     };
-    // SAFETY: no memory is passed.
-    answer_or((), finish, || unsafe { RTL_EXIT_USER_PROCESS.get()(code) });
+    answer_or((), finish, || {
+        // Windows ends the other threads, and then this one runs what modules do at the end.
+        reentrancy::leave_for_good();
+        // SAFETY: no memory is passed.
+        unsafe { RTL_EXIT_USER_PROCESS.get()(code) }
+    });
 }
 
 /// Closes all sockets, and waits until their connections have ended.
 fn finish() {
-    let Some(lane) = lane_if_begun().filter(|_| exit_gate::close()) else { return };
+    let Some(lane) = lane_if_begun() else { return };
+    if !exit_gate::close() {
+        // Another thread does so, and what it waits for is to arrive.
+        return exit_gate::pass();
+    }
     for socket in table::take_all() {
         if let Some(closing) = socket.close() {
             lane.finish(Box::new(move |lane, _| closing.is_acknowledged(lane)));
         }
     }
     let begin = Instant::now();
-    while lane.work(AtEnd(true)) && begin.elapsed() < LONGEST {
+    // (Without the service nothing arrives any more.)
+    while !lane.is_lost() && lane.work(AtEnd(true)) && begin.elapsed() < LONGEST {
         // Packets come in by the helper thread, which lives until the process has ended.
         std::thread::sleep(Duration::from_millis(1));
     }

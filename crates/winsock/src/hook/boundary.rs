@@ -41,8 +41,12 @@ pub fn answer_or<T>(failed: T, ours: impl FnOnce() -> Result<Option<T>>, origina
 }
 
 /// Runs this library's part of a call that sets no last error, and cannot fail by it. On a panic
-/// `panicked` is returned. The last error stays what it was.
+/// `panicked` is returned. The last error stays what it was. On a thread that ends the process
+/// nothing is run.
 pub fn caught<T>(panicked: T, call: impl FnOnce() -> T) -> T {
+    if reentrancy::has_left_for_good() {
+        return panicked;
+    }
     let before = last_error::get();
     let value = run(reentrancy::enter(), || Ok(call())).unwrap_or(panicked);
     last_error::set(before);

@@ -5,11 +5,14 @@ use super::tls_slot::TlsSlot;
 use std::io;
 use std::marker::PhantomData;
 
-/// 1 while the thread is inside.
+/// 1 while the thread is inside; [`ENDING`] after it has left the library for good.
 static INSIDE: TlsSlot = TlsSlot::new();
 
 /// 1 while the thread is in an original of Winsock, which makes system calls that are hooked, too.
 static IN_ORIGINAL: TlsSlot = TlsSlot::new();
+
+/// The thread ends the process, and is not to use this library any more.
+const ENDING: usize = 2;
 
 /// Must be called before any hook is in place.
 ///
@@ -37,6 +40,19 @@ pub fn enter() -> Option<Inside> {
     Some(Inside(PhantomData))
 }
 
+/// From now on all calls of the calling thread go to the originals, and this library takes no lock
+/// for it: it ends the process, and other threads have been ended, perhaps while they had one.
+pub(crate) fn leave_for_good() {
+    INSIDE.set(ENDING);
+    IN_ORIGINAL.set(1);
+}
+
+/// Whether the calling thread has left the library for good.
+#[inline]
+pub(crate) fn has_left_for_good() -> bool {
+    INSIDE.get() == ENDING
+}
+
 /// Runs code of the program (a completion routine, a condition function) in the midst of this
 /// library: the thread is not marked meanwhile.
 pub fn outside<T>(code: impl FnOnce() -> T) -> T {
@@ -47,6 +63,9 @@ pub fn outside<T>(code: impl FnOnce() -> T) -> T {
             INSIDE.set(self.0);
             IN_ORIGINAL.set(self.1);
         }
+    }
+    if has_left_for_good() {
+        return code();
     }
     let _back = Back(INSIDE.get(), IN_ORIGINAL.get());
     INSIDE.set(0);
@@ -112,6 +131,21 @@ mod tests {
             assert!(is_in_original());
         });
         assert!(!is_in_original());
+    }
+
+    #[test]
+    fn a_thread_that_has_left_for_good_is_not_seen_any_more() {
+        prepare().unwrap();
+        std::thread::spawn(|| {
+            leave_for_good();
+            assert!(is_inside() && is_in_original() && enter().is_none());
+            outside(|| original(|| assert!(has_left_for_good() && is_in_original())));
+            assert!(is_in_original());
+            assert_eq!(super::super::boundary::caught(7, || panic!("it is not run")), 7);
+        })
+        .join()
+        .unwrap();
+        assert!(!is_inside() && !has_left_for_good());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod capture;
 mod card;
 mod clock;
 mod events;
+mod exits;
 mod lane;
 mod overlapped;
 mod plain;
@@ -55,6 +56,7 @@ const CASES: &[Case] = &[
     ("a_client_polls_the_driver_of_sockets", afd::client),
     ("a_server_polls_the_driver_of_sockets", afd::server),
     ("polls_go_on_without_the_service", afd::without_service),
+    ("what_was_sent_arrives_after_the_end_of_a_process", exits::ends),
     ("winsock_is_as_on_the_kernel", suite::in_lab),
     ("48_streams_come_whole_to_a_consumer_on_windows", testbed::consumer),
     ("the_program_runs_others_and_shows_them", program::accelerated),

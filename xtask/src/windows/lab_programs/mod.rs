@@ -13,13 +13,14 @@ fn folder() -> Result<PathBuf> {
 }
 
 /// The programs, and the libraries of Windows that each needs beside `ws2_32`.
-const PROGRAMS: [(&str, &[&str]); 12] = [
+const PROGRAMS: [(&str, &[&str]); 13] = [
     ("plain", &[]),
     ("events", &["-luser32"]),
     ("overlapped", &["-lmswsock"]),
     ("afd", &["-lntdll"]),
     ("afd_server", &["-lntdll"]),
     ("afd_loss", &["-lntdll"]),
+    ("exits", &[]),
     ("waits", &[]),
     ("echo_service", &["-ladvapi32"]),
     ("by_ordinal", &[]),

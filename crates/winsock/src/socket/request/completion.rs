@@ -4,6 +4,7 @@
 use super::port::CompletionPort;
 use super::status;
 use crate::hook::reentrancy;
+use crate::lane::exit_gate;
 use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr::null_mut;
@@ -195,6 +196,8 @@ impl Routine {
 unsafe extern "system" fn run(call: usize) {
     // SAFETY: the box that was passed, once.
     let call = unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<RoutineCall>(call)) };
+    // The request may have been cancelled because the process ends.
+    exit_gate::pass();
     // SAFETY: the program's function, with what belongs to its request.
     reentrancy::outside(|| unsafe { (call.function)(call.error, call.bytes, call.overlapped, call.flags) });
 }
