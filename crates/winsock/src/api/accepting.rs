@@ -7,6 +7,7 @@ use crate::extensions::{
 };
 use crate::hook::boundary::{WinsockError, caught};
 use crate::names::endpoint;
+use crate::program_memory::check_writable;
 use crate::real;
 use crate::socket::request::accept::{Accept, AcceptPlace, written_address};
 use crate::socket::request::connect::Connect;
@@ -55,9 +56,10 @@ pub(super) unsafe extern "system" fn accept_ex(
         if place.local_len < least || place.remote_len < least {
             return Err(WinsockError::INVALID);
         }
-        if buffer.is_null() {
-            return Err(WinsockError::FAULT);
-        }
+        // Of a buffer for much data all of it is not looked at: the addresses lie at its end.
+        let addresses = buffer.cast::<u8>().wrapping_add(place.receive_len);
+        check_writable(buffer, place.receive_len)?;
+        check_writable(addresses, place.local_len.saturating_add(place.remote_len))?;
         let work = Work::Accept(Accept::new(socket, place));
         // SAFETY: the caller's arguments.
         unsafe { begin(&known, (overlapped, None), work, AtOnce { bytes: received, flags: null_mut() }) }
@@ -123,12 +125,14 @@ pub(super) unsafe extern "system" fn connect_ex(
         if overlapped.is_null() || known.kind != Kind::Stream || real::name(socket)?.port == 0 {
             return Ok(None);
         }
+        // SAFETY: the caller's arguments.
+        let first = unsafe { Parts::one_to_send(data, if data.is_null() { 0 } else { len }) }?;
         if known.start_connection(remote)?.ours().is_none() {
             return Ok(None);
         }
         // SAFETY: the caller's arguments.
         unsafe {
-            let pieces = [Piece::Memory(Parts::one(data, len as usize))];
+            let pieces = [Piece::Memory(first)];
             let work = Work::Connect(Connect { first: Send::new(pieces, None, false) });
             begin(&known, (overlapped, None), work, AtOnce { bytes: sent, flags: null_mut() }).map(|()| Some(TRUE))
         }

@@ -4,9 +4,10 @@
 use crate::hook::boundary::{WinsockError, answer_or};
 use crate::hook::{ntdll, reentrancy};
 use crate::lane::lane;
+use crate::program_memory::{check_readable, check_writable};
 use crate::socket::poll::{self, NewPoll, POLL, PollInput};
 use crate::socket::request::receive::{Receive, SenderPlace};
-use crate::socket::request::{Begun, Parts, Request, Work};
+use crate::socket::request::{Begun, Parts, Request, Work, status};
 use crate::socket::table;
 use crate::socket::{ReceiveFlags, State};
 use std::ffi::c_void;
@@ -119,7 +120,12 @@ unsafe fn receive(call: Call) -> Result<Option<NTSTATUS>, WinsockError> {
         (null_mut(), null_mut())
     };
     // SAFETY: as the caller promises.
-    let parts = unsafe { Parts::new(info.buffers, info.count)? };
+    let parts = unsafe { Parts::new(info.buffers, info.count) };
+    let parts = match parts.and_then(|parts| parts.check_writable().map(|()| parts)) {
+        _ if known.is_receive_shut() => return Ok(Some(status::of_error(WinsockError::SHUT))),
+        Err(error) => return Ok(Some(status::of_error(error))),
+        Ok(parts) => parts,
+    };
     let flags = ReceiveFlags { is_peek: info.transport_flags & PEEK != 0, ..ReceiveFlags::default() };
     let work = Work::Receive(Receive { parts, flags, sender: SenderPlace::Name { name, len } });
     // SAFETY: as the caller promises.
@@ -137,7 +143,11 @@ unsafe fn receive(call: Call) -> Result<Option<NTSTATUS>, WinsockError> {
 /// As the driver demands it.
 unsafe fn begin_poll(call: Call) -> Option<NTSTATUS> {
     let Call { file, status, input, input_len, output, output_len, .. } = call;
-    if input.is_null() || output.is_null() || status.is_null() {
+    // Later they are written to by another thread, and with locks held.
+    let are_good = check_readable(input, input_len as usize)
+        .and(check_writable(output, output_len.min(input_len) as usize))
+        .and(check_writable(status, size_of::<IO_STATUS_BLOCK>()));
+    if input.is_null() || output.is_null() || are_good.is_err() {
         return None;
     }
     // SAFETY: as the caller promises.

@@ -4,7 +4,7 @@
 use super::making::closed;
 use crate::hook::boundary::{WinsockError, answer_or, caught};
 use crate::hook::{ntdll, reentrancy};
-use crate::lane::{Waited, exit_gate, lane};
+use crate::lane::{Lane, Waited, exit_gate, lane, lane_if_begun};
 use crate::socket::request::receive::{Receive, SenderPlace};
 use crate::socket::request::send::{Piece, Send};
 use crate::socket::request::{Begun, Parts, Request, Work, file_modes, status};
@@ -55,6 +55,9 @@ pub(super) unsafe extern "system" fn nt_read_file(
     // SAFETY: the caller's arguments.
     let parts = |call: &Call| unsafe { Parts::new(&raw const call.buffer, 1) };
     let receive = || {
+        if known.is_receive_shut() {
+            return Err(WinsockError::SHUT);
+        }
         let sender = SenderPlace::Name { name: null_mut(), len: null_mut() };
         let parts = parts(&call)?;
         parts.check_writable()?;
@@ -160,5 +163,10 @@ pub(super) unsafe extern "system" fn nt_close(handle: HANDLE) -> NTSTATUS {
     if reentrancy::is_in_original() || table::get(handle.addr()).is_none() {
         return original();
     }
-    answer_or(STATUS_INVALID_HANDLE, || closed(handle.addr()).map(|()| None), original)
+    let close = || {
+        closed(handle.addr())?;
+        lane_if_begun().into_iter().for_each(Lane::deliver);
+        Ok(None)
+    };
+    answer_or(STATUS_INVALID_HANDLE, close, original)
 }

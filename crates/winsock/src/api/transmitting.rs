@@ -86,13 +86,13 @@ pub(super) unsafe extern "system" fn transmit_file(
         unsafe {
             let around = around.as_ref();
             if let Some(around) = around {
-                pieces.push(Piece::Memory(Parts::one(around.Head.cast(), around.HeadLength as usize)));
+                pieces.push(Piece::Memory(Parts::one_to_send(around.Head.cast(), around.HeadLength)?));
             }
             if !file.is_null() {
                 pieces.push(file_piece(file, len, overlapped)?);
             }
             if let Some(around) = around {
-                pieces.push(Piece::Memory(Parts::one(around.Tail.cast(), around.TailLength as usize)));
+                pieces.push(Piece::Memory(Parts::one_to_send(around.Tail.cast(), around.TailLength)?));
             }
             send_all(&known, pieces, overlapped, flags)
         }
@@ -127,7 +127,7 @@ pub(super) unsafe extern "system" fn transmit_packets(
             // SAFETY: the caller's arguments; the kind says which of both there is.
             unsafe {
                 if element.dwElFlags & TP_ELEMENT_MEMORY != 0 {
-                    return Ok(Piece::Memory(Parts::one(element.Anonymous.pBuffer.cast(), len as usize)));
+                    return Parts::one_to_send(element.Anonymous.pBuffer.cast(), len).map(Piece::Memory);
                 }
                 if element.dwElFlags & TP_ELEMENT_FILE == 0 {
                     return Err(WinsockError::INVALID);

@@ -62,6 +62,19 @@ impl Parts {
         Self { list: vec![Part { data, len }], part: 0, offset: 0, done: 0 }
     }
 
+    /// One buffer of a program, for a request that sends.
+    ///
+    /// # Errors
+    /// [`WinsockError::FAULT`] if it cannot be read.
+    ///
+    /// # Safety
+    /// As for [`Parts::new`].
+    pub(crate) unsafe fn one_to_send(data: *mut u8, len: u32) -> Result<Self, WinsockError> {
+        check_readable(data, len as usize)?;
+        // SAFETY: as the caller promises.
+        Ok(unsafe { Self::one(data, len as usize) })
+    }
+
     /// # Errors
     /// [`WinsockError::FAULT`] if they cannot be written, all of them.
     pub(crate) fn check_writable(&self) -> Result<(), WinsockError> {
@@ -168,6 +181,8 @@ mod tests {
             assert_eq!(Parts::new(std::ptr::null(), 0).unwrap().left(), 0);
             assert!(Parts::new(&raw const none, MOST_BUFFERS + 1).is_err());
             assert_eq!(Parts::one(std::ptr::null_mut(), 5).left(), 0);
+            assert!(Parts::one_to_send(std::ptr::null_mut(), 5).is_err());
+            assert_eq!(Parts::one_to_send(std::ptr::null_mut(), 0).unwrap().left(), 0);
         }
     }
 }
