@@ -7,7 +7,7 @@ use crate::hook::{ntdll, reentrancy};
 use crate::lane::{Lane, Waited, exit_gate, lane, lane_if_begun};
 use crate::socket::request::receive::{Receive, SenderPlace};
 use crate::socket::request::send::{Piece, Send};
-use crate::socket::request::{Begun, Parts, Request, Work, file_modes, status};
+use crate::socket::request::{Begun, Parts, Request, Work, file_modes, port, status};
 use crate::socket::{ReceiveFlags, Socket, State, poll, table};
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -153,10 +153,11 @@ unsafe fn begin(
 pub(super) unsafe extern "system" fn nt_close(handle: HANDLE) -> NTSTATUS {
     // SAFETY: the caller's argument, unchanged.
     let original = || unsafe { ntdll::NT_CLOSE.get()(handle) };
-    if (poll::is_any() || file_modes::is_any()) && !reentrancy::is_inside() {
+    if (poll::is_any() || file_modes::is_any() || port::is_any()) && !reentrancy::is_inside() {
         let forget = || {
             poll::closing(handle.addr());
             file_modes::forget(handle.addr());
+            port::closing(handle.addr());
         };
         caught((), forget);
     }

@@ -87,6 +87,15 @@ pub type NtWriteFileFn = unsafe extern "system" fn(
     key: *const u32,
 ) -> NTSTATUS;
 
+/// `NtQueryObject`.
+pub type NtQueryObjectFn = unsafe extern "system" fn(
+    handle: HANDLE,
+    class: i32,
+    information: *mut c_void,
+    len: u32,
+    needed: *mut u32,
+) -> NTSTATUS;
+
 /// `NtClose`.
 pub type NtCloseFn = unsafe extern "system" fn(handle: HANDLE) -> NTSTATUS;
 
@@ -120,6 +129,7 @@ originals! {
     NT_DEVICE_IO_CONTROL_FILE: NtDeviceIoControlFileFn = NTDLL c"NtDeviceIoControlFile";
     NT_READ_FILE: NtReadFileFn = NTDLL c"NtReadFile";
     NT_WRITE_FILE: NtWriteFileFn = NTDLL c"NtWriteFile";
+    NT_QUERY_OBJECT: NtQueryObjectFn = NTDLL c"NtQueryObject";
     NT_CLOSE: NtCloseFn = NTDLL c"NtClose";
     NT_CANCEL_IO_FILE: NtCancelIoFileFn = NTDLL c"NtCancelIoFile";
     NT_CANCEL_IO_FILE_EX: NtCancelIoFileExFn = NTDLL c"NtCancelIoFileEx";
