@@ -7,8 +7,8 @@ use crate::error::{EnterError, EnteredBy, LaunchError, TextError};
 use crate::library_file::LibraryFile;
 use crate::pe_image::{FileBytes, ImageError, ImageHeaders};
 use crate::program_search;
-use crate::running::RunningProgram;
-use crate::sys::{self, InterruptsIgnored, LoadedEvent, NewProcess, StartedProcess};
+use crate::running::{Kept, RunningProgram};
+use crate::sys::{self, InterruptsIgnored, Job, LoadedEvent, NewProcess, StartedProcess};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -37,6 +37,10 @@ pub struct Launch {
     /// Variables to be set in the program's environment, or, with `None`, to be removed. All others
     /// are those of this process.
     pub environment: Vec<(OsString, Option<OsString>)>,
+    /// Whether the program ends when the [`RunningProgram`] is dropped, and when this process ends,
+    /// also if it is killed. Processes that the program starts go on. (Before Windows 8 it goes on
+    /// if this process is in a job that does not let others out.)
+    pub bound: bool,
     /// The only way to enter the library. `None`: both are tried.
     pub only: Option<EnteredBy>,
 }
@@ -58,6 +62,8 @@ impl Launch {
         let interrupts = InterruptsIgnored::new();
         let loaded = LoadedEvent::new().map_err(LaunchError::Refused)?;
         let started = self.start_suspended(&file, &loaded)?;
+        // Without a job the program runs all the same.
+        let job = started.process().filter(|_| self.bound).and_then(|process| Job::of(process).ok());
         let entered = match self.enter(&started) {
             // What was started ends with this.
             Err(error) if self.require => return Err(LaunchError::NotEntered(error)),
@@ -65,7 +71,7 @@ impl Launch {
         };
         let id = started.id();
         let process = started.resume().map_err(LaunchError::Refused)?;
-        Ok(RunningProgram::new(process, id, entered, loaded, interrupts))
+        Ok(RunningProgram::new(process, id, entered, Kept { loaded, _interrupts: interrupts, _job: job }))
     }
 
     fn start_suspended(&self, file: &Path, loaded: &LoadedEvent) -> Result<StartedProcess, LaunchError> {

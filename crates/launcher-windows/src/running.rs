@@ -2,7 +2,7 @@
 
 use crate::enter::Entered;
 use crate::error::{EnterError, EnteredBy};
-use crate::sys::{self, InterruptsIgnored, LoadedEvent};
+use crate::sys::{self, InterruptsIgnored, Job, LoadedEvent};
 use std::io;
 use std::os::windows::io::{AsHandle, BorrowedHandle, OwnedHandle};
 use std::time::{Duration, Instant};
@@ -29,25 +29,27 @@ pub enum LoadState {
 }
 
 /// A program that was started by [`Launch`](crate::Launch). If this process ends, or this value is
-/// dropped, the program goes on.
+/// dropped, the program goes on, unless it is [bound](crate::Launch::bound).
 #[derive(Debug)]
 pub struct RunningProgram {
     process: OwnedHandle,
     id: u32,
     entered: Result<Entered, EnterError>,
-    loaded: LoadedEvent,
-    _interrupts: InterruptsIgnored,
+    kept: Kept,
+}
+
+/// What is kept for a program.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) loaded: LoadedEvent,
+    pub(crate) _interrupts: InterruptsIgnored,
+    /// Of a program that is bound.
+    pub(crate) _job: Option<Job>,
 }
 
 impl RunningProgram {
-    pub(crate) const fn new(
-        process: OwnedHandle,
-        id: u32,
-        entered: Result<Entered, EnterError>,
-        loaded: LoadedEvent,
-        interrupts: InterruptsIgnored,
-    ) -> Self {
-        Self { process, id, entered, loaded, _interrupts: interrupts }
+    pub(crate) const fn new(process: OwnedHandle, id: u32, entered: Result<Entered, EnterError>, kept: Kept) -> Self {
+        Self { process, id, entered, kept }
     }
 
     /// Its process ID.
@@ -68,7 +70,7 @@ impl RunningProgram {
     #[must_use]
     pub fn load_state(&self) -> LoadState {
         let Ok(entered) = self.entered else { return LoadState::NotEntered };
-        if sys::wait(self.loaded.as_handle(), Some(Duration::ZERO)).unwrap_or(false) {
+        if sys::wait(self.kept.loaded.as_handle(), Some(Duration::ZERO)).unwrap_or(false) {
             return LoadState::Ready;
         }
         let slot = match entered {
@@ -102,7 +104,7 @@ impl RunningProgram {
     pub fn wait_until_ready(&self, timeout: Duration) -> LoadState {
         if self.entered.is_ok() {
             // If this fails, the state says as much.
-            let _ = sys::wait_for_either([self.loaded.as_handle(), self.as_handle()], timeout);
+            let _ = sys::wait_for_either([self.kept.loaded.as_handle(), self.as_handle()], timeout);
         }
         self.load_state()
     }

@@ -78,6 +78,8 @@ fn start(program: &OsStr, arguments: &Run) -> ExitCode {
             // The library is not to repeat it.
             variable("TICKWIRE_NOTED", obstacle.is_some().then_some("1")),
         ],
+        // As if the program were this process.
+        bound: true,
         only: None,
     };
     let program = match launch.start() {

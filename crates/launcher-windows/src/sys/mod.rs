@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "calls of Windows")]
 
 mod console;
+mod job;
 mod loaded_event;
 mod memory;
 mod process;
@@ -10,6 +11,7 @@ mod start;
 mod thread;
 
 pub(crate) use console::InterruptsIgnored;
+pub(crate) use job::Job;
 pub(crate) use loaded_event::LoadedEvent;
 pub(crate) use memory::RemoteProcess;
 pub(crate) use process::{exit_code, has_ended, terminate, wait, wait_for_either};

@@ -1,9 +1,14 @@
-//! A program ends when it wants to, not when its launcher does.
+//! A program ends when it wants to, not when its launcher does, unless it is bound to that.
 
 use crate::program::{Bed, CODE, SOON, command};
 use std::os::windows::io::{AsHandle, AsRawHandle};
+use std::time::Duration;
 use tickwire_launcher_windows::{Launch, LoadState, RunningProgram};
-use windows_sys::Win32::System::Threading::TerminateProcess;
+use windows_sys::Win32::Foundation::WAIT_OBJECT_0;
+use windows_sys::Win32::System::Threading::{TerminateProcess, WaitForSingleObject};
+
+/// The end of a process takes no longer.
+const BRIEFLY: Duration = Duration::from_millis(500);
 
 fn kill(program: &RunningProgram, code: u32) {
     // SAFETY: an open process.
@@ -23,6 +28,48 @@ fn the_exit_code_of_a_program_that_is_killed_is_passed_on() {
 #[test]
 fn a_program_goes_on_if_its_launcher_is_killed() {
     let bed = Bed::new("launcher wait");
+    let mut launcher = command(&bed).spawn().unwrap();
+    assert!(bed.report().is_loaded);
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    bed.go();
+    assert!(bed.has_gone());
+}
+
+#[test]
+fn a_program_that_is_bound_ends_with_its_launcher() {
+    let bed = Bed::new("binder wait");
+    let mut launcher = command(&bed).spawn().unwrap();
+    assert!(bed.report().is_loaded);
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    std::thread::sleep(BRIEFLY);
+    bed.go();
+    std::thread::sleep(2 * BRIEFLY);
+    assert!(!bed.is_gone());
+}
+
+#[test]
+fn a_program_that_is_bound_ends_by_itself_and_with_its_value() {
+    let bed = Bed::new("wait");
+    let bound = Launch { bound: true, ..bed.launch.clone() };
+    let program = bound.start().unwrap();
+    assert!(bed.report().is_loaded);
+    bed.go();
+    assert_eq!(program.wait().unwrap(), CODE);
+    assert!(bed.has_gone());
+    let bed = Bed::new("wait");
+    let program = Launch { bound: true, ..bed.launch.clone() }.start().unwrap();
+    assert!(bed.report().is_loaded);
+    let process = program.as_handle().try_clone_to_owned().unwrap();
+    drop(program);
+    // SAFETY: an open process.
+    assert_eq!(unsafe { WaitForSingleObject(process.as_raw_handle(), SOON.as_millis() as u32) }, WAIT_OBJECT_0);
+}
+
+#[test]
+fn what_a_program_that_is_bound_has_started_goes_on() {
+    let bed = Bed::new("binder launcher wait");
     let mut launcher = command(&bed).spawn().unwrap();
     assert!(bed.report().is_loaded);
     launcher.kill().unwrap();

@@ -60,10 +60,11 @@ extern "C" fn before_main() {
             eprint!("err {line}");
             std::io::stdout().flush().unwrap();
         }
-        // Launches another one, as a program of its own.
+        // Launches another one, as a program of its own, or bound to it (`binder`).
         launcher => {
-            let (_, role) = launcher.split_once(' ').unwrap();
-            let mut launch = Launch { require: true, ..launch_file(role, &report_file()) };
+            let (kind, role) = launcher.split_once(' ').unwrap();
+            let bound = kind == "binder";
+            let mut launch = Launch { require: true, bound, ..launch_file(role, &report_file()) };
             launch.arguments = std::env::args_os().skip(1).collect();
             let program = launch.start().unwrap();
             exit(program.wait().unwrap().cast_signed());
@@ -137,6 +138,11 @@ impl Bed {
     /// Waits until a program that waited has gone on.
     pub(crate) fn has_gone(&self) -> bool {
         appears(&self.path("gone"))
+    }
+
+    /// Whether a program that waited has gone on by now.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.path("gone").exists()
     }
 
     /// Whether there is a report.
