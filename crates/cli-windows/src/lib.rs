@@ -24,6 +24,7 @@ mod doctor;
 mod driver;
 mod installation;
 mod nic;
+mod ntp_observer;
 mod ports;
 mod run;
 mod service;
@@ -36,6 +37,7 @@ use clap::Parser;
 use std::process::ExitCode;
 use tickwire_show::sentence::sentence;
 use tickwire_show::usage;
+use tickwire_timekeeper::Daemon;
 
 /// Runs the program.
 #[must_use]
@@ -45,7 +47,7 @@ pub fn main() -> ExitCode {
         Command::Service(arguments) => service::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Clock(arguments) => tickwire_commands::clock::run(arguments),
+        Command::Clock(arguments) => tickwire_commands::clock::run(arguments, stamped_by_driver),
         Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Testbed(arguments) => testbed::run(&arguments.command),
     };
@@ -53,4 +55,11 @@ pub fn main() -> ExitCode {
         eprintln!("tickwire: {}", sentence(&error));
         if error.is::<usage::UsageError>() { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
     })
+}
+
+/// A clock in the foreground has the timestamps of WinDivert, if that is there.
+fn stamped_by_driver(daemon: &mut Daemon) {
+    if let Some(observer) = ntp_observer::open() {
+        daemon.use_observer(observer);
+    }
 }

@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         Command::Service(arguments) => service::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Clock(arguments) => tickwire_commands::clock::run(arguments),
+        Command::Clock(arguments) => tickwire_commands::clock::run(arguments, |_| ()),
         Command::Counters(arguments) => counters::run(&arguments),
         Command::Testbed(arguments) => testbed::run(arguments.command),
         Command::Jitter(arguments) => jitter::run(&arguments),

@@ -49,6 +49,7 @@ use crate::test::{Sum, built};
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wine::Wine;
@@ -169,16 +170,25 @@ fn test(options: &Options) -> Result<()> {
 /// Installs Wine, and builds [`clock_daemon`].
 pub(crate) fn build_clock_daemon() -> Result<()> {
     deps::install(&deps::WINDOWS)?;
+    deps::install(&deps::WINDOWS_LAB)?;
     add_target()?;
     wine::make()?;
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--release", "--package", "tickwire-timekeeper", "--no-default-features"]);
-    workspace::run(cross(cargo.args(["--example", "keep"])))
+    testbed::build_program(testbed::Profile::Release)?;
+    windivert::build_library()?;
+    let daemon = clock_daemon()?;
+    fs::create_dir_all(daemon.with_file_name("")).context("cannot create the folder of the clock daemon")?;
+    for (from, to) in [
+        (testbed::Profile::Release.windows("tickwire.exe")?, daemon.clone()),
+        (windivert::library()?, daemon.with_file_name(windivert::DLL)),
+    ] {
+        fs::copy(&from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    Ok(())
 }
 
-/// The clock daemon of Windows, for the benchmark.
+/// `tickwire.exe` for the benchmark of clocks, with the stand-in for WinDivert beside it.
 pub(crate) fn clock_daemon() -> Result<PathBuf> {
-    Ok(workspace::target()?.join(TARGET).join("release/examples/keep.exe"))
+    Ok(workspace::target()?.join("lab-clock/tickwire.exe"))
 }
 
 /// Lets cargo build for Windows.

@@ -1,8 +1,8 @@
 //! The clock daemon as a thread of the service. Its failures are logged, and packets are moved all
 //! the same.
 
-use super::ntp_observer;
 use crate::driver::Driver;
+use crate::ntp_observer;
 use std::os::windows::io::AsHandle;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl ClockThread {
 /// Keeps the clock until the event is set.
 fn keep(config: &TimekeeperConfig, driver: Driver, stop: &StopEvent) {
     let mut told = String::new();
-    let observer = ntp_observer::open(driver);
+    let observer = (driver == Driver::WinDivert).then(ntp_observer::open).flatten();
     loop {
         let ended = catch_unwind(AssertUnwindSafe(|| attempt(config, observer.as_ref(), stop)));
         let Err(error) = ended.unwrap_or_else(|_| Err("the clock daemon has failed, see above".into())) else { return };

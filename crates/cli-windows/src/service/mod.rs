@@ -4,14 +4,12 @@
 //! |---|---|
 //! | `configuration` | the configuration file |
 //! | `clock` | the thread that keeps the clock |
-//! | `ntp_observer` | timestamps of its packets by WinDivert |
 //! | `manager` | the service of Windows: entering, removing, and running as one |
 //! | `users` | which users may be accelerated |
 
 mod clock;
 mod configuration;
 mod manager;
-mod ntp_observer;
 mod users;
 
 use crate::args::Service;

@@ -31,18 +31,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terminal_size::{Width, terminal_size_of};
 use tickclock::OpenError;
-use tickwire_timekeeper::{Report, TimekeeperConfig};
+use tickwire_timekeeper::{Daemon, Report, TimekeeperConfig};
 
 /// The status of `tickwire clock` if the time is not known.
 const NOT_SYNCHRONISED: u8 = 3;
 
-/// Runs the subcommand. Returns the exit status of the program.
+/// Runs the subcommand. Returns the exit status of the program. `prepare` gives a daemon in the
+/// foreground what only the program has, before it begins.
 ///
 /// # Errors
 /// It could not be done. An error of the command line is a [`tickwire_show::usage::UsageError`].
-pub fn run(arguments: ClockArguments) -> Result<ExitCode> {
+pub fn run(arguments: ClockArguments, prepare: impl FnOnce(&mut Daemon)) -> Result<ExitCode> {
     match arguments.command {
-        ClockCommand::Run(arguments) => run::run(&arguments),
+        ClockCommand::Run(arguments) => run::run(&arguments, prepare),
         #[cfg(unix)]
         ClockCommand::Serve(arguments) => serve::run(&arguments),
         ClockCommand::Status(arguments) => {

@@ -11,7 +11,7 @@ use tickwire_show::usage::UsageError;
 use tickwire_timekeeper::Daemon;
 use tickwire_timekeeper::config::PolledServer;
 
-pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
+pub(super) fn run(arguments: &ClockRun, prepare: impl FnOnce(&mut Daemon)) -> Result<ExitCode> {
     tickwire_show::log::begin();
     let mut config = super::configured(arguments.config.file.as_deref())?;
     if !arguments.servers.is_empty() {
@@ -34,6 +34,7 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     config.check().map_err(UsageError::new)?;
     let stop = super::stop::until_told()?;
     let mut daemon = Daemon::start(&config)?;
+    prepare(&mut daemon);
     #[cfg(unix)]
     let stop = stop.as_fd();
     #[cfg(windows)]

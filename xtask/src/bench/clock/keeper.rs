@@ -94,7 +94,9 @@ impl Keeper {
             Self::TickwireWindows => {
                 let page = windows::windows_path(&directory.join("page"));
                 let wine = wine.context("Wine was not prepared")?;
-                wine.spawn(&windows::clock_daemon()?, &["--poll", &poll.to_string(), "--page", &page, server])
+                let poll = poll.to_string();
+                let options = ["clock", "run", "--server", server, "--poll", &poll, "--page", &page];
+                wine.spawn(&windows::clock_daemon()?, &options)
             }
             Self::Chronyd => {
                 let text = format!(

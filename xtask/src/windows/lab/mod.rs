@@ -71,6 +71,7 @@ const CASES: &[Case] = &[
     ("replacement_dlls_bring_a_program_to_the_lane", replaced::by_replacements),
     ("a_clock_keeps_its_bound", clock::keeps_its_bound),
     ("the_service_keeps_the_clock", service_clock::kept),
+    ("windivert_stamps_packets_of_ntp", service_clock::stamped_by_windivert),
 ];
 
 /// Runs the cases, after building what they need and becoming root.

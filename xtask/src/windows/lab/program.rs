@@ -63,7 +63,7 @@ impl Hosts {
     }
 
     /// The program has the stand-in for WinDivert beside it.
-    fn with_windivert() -> Result<Self> {
+    pub(super) fn with_windivert() -> Result<Self> {
         let hosts = Self::new()?;
         let folder = hosts.pair.a.directory().join("program");
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -12,6 +12,9 @@ use tickwire_lab::{Ended, tools};
 /// Readings that are judged.
 const READS: usize = 5;
 
+/// Requests whose packets WinDivert stamps before the test ends.
+const STAMPED: u64 = 20;
+
 /// The exit status of a time that is not known.
 const UNKNOWN: i32 = 3;
 
@@ -76,5 +79,39 @@ pub(super) fn kept() -> Result<()> {
     succeeds(&["doctor"])?;
     let worst = errors.iter().map(|error| error.unsigned_abs()).max().unwrap_or_default();
     println!("{} readings and {} conversions: greatest error {worst} ns", readings.len(), converted.len());
+    Ok(())
+}
+
+/// A clock in the foreground, and then that of the service, have the timestamps of WinDivert.
+pub(super) fn stamped_by_windivert() -> Result<()> {
+    let hosts = Hosts::with_windivert()?;
+    let reference = Reference::begin(&hosts.pair.b)?;
+    let address = hosts.pair.b_v4();
+    let _server = reference.serve(&address)?;
+    let file = hosts.pair.a.directory().join("tickwire.toml");
+    fs::write(&file, format!("[clock]\npoll = {POLL}\n[[clock.servers]]\nhost = '{address}'\n"))
+        .context("cannot write the configuration")?;
+    let config = windows_path(&file);
+    let foreground = ["clock", "run", "--server", &address, "--poll", POLL];
+    let service = ["service", "--interface", "eth0", "--driver", "windivert", "--config", &config];
+    let mut worst = 0;
+    for arguments in [&foreground[..], &service] {
+        let mut daemon = hosts.spawn(arguments)?;
+        let mut report = Value::Null;
+        tools::until("packets are stamped by WinDivert", TIMEOUT, || {
+            let said = hosts.run(&["clock", "status", "--json"]).ok();
+            report = said.and_then(|said| serde_json::from_str(&said.stdout).ok()).unwrap_or_default();
+            report["sources"][0]["stamped"]["kernel"].as_u64() > Some(STAMPED)
+        })
+        .with_context(|| format!("{arguments:?}: {report}, {}", daemon.stderr()))?;
+        let stamped = report["sources"][0]["stamped"].clone();
+        ensure!(stamped["program"].as_u64() <= Some(STAMPED / 10), "stamped by the program, too: {stamped}");
+        let read = hosts.run(&["clock", "read", "--json"])?;
+        let errors = reference.bounded(&[Reading::of_json(&read.stdout)?])?;
+        worst = errors.iter().map(|error| error.unsigned_abs()).fold(worst, u64::max);
+        daemon.signal(Signal::SIGINT)?;
+        ensure!(daemon.wait(TIMEOUT)?.status.success(), "{arguments:?} has failed");
+    }
+    println!("a clock in the foreground and one of the service: greatest error {worst} ns");
     Ok(())
 }

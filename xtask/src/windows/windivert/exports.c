@@ -35,15 +35,16 @@ HANDLE WINAPI WinDivertOpen(const char *text, int layer, INT16 priority, UINT64 
 	DWORD error;
 	int result;
 
-	if (!filter || layer != LAYER_NETWORK || priority < -PRIORITY_MAX || priority > PRIORITY_MAX || flags) {
+	if (!filter || layer != LAYER_NETWORK || priority < -PRIORITY_MAX || priority > PRIORITY_MAX ||
+	    (flags && flags != FLAGS_OF_COPIES)) {
 		filter_free(filter);
 		answer(ERROR_INVALID_PARAMETER);
 		return handle;
 	}
-	result = host_begin(handles_decide);
-	error = result ? error_of(result) : handle_open(filter, priority, &handle);
-	/* For tests, which count them. */
-	if (!error)
+	result = flags ? copies_begin(handles_copy) : host_begin(handles_decide);
+	error = result ? error_of(result) : handle_open(filter, priority, flags != 0, &handle);
+	/* For tests, which count those that take packets. */
+	if (!error && !flags)
 		fprintf(stderr, "WinDivert: a handle is opened\n");
 	if (error)
 		filter_free(filter);

@@ -23,6 +23,7 @@ struct handle {
 	HANDLE object; /* an event that nothing uses; NULL: the place is free */
 	struct filter *filter;
 	int priority;
+	int is_for_copies;
 	int is_stopped[2]; /* receiving, sending */
 	struct queued *first, **last;
 	uint32_t count, size;
@@ -47,7 +48,7 @@ static struct handle *find(HANDLE object)
 	return NULL;
 }
 
-DWORD handle_open(struct filter *filter, int priority, HANDLE *object)
+DWORD handle_open(struct filter *filter, int priority, int is_for_copies, HANDLE *object)
 {
 	DWORD error = ERROR_TOO_MANY_OPEN_FILES;
 
@@ -63,6 +64,7 @@ DWORD handle_open(struct filter *filter, int priority, HANDLE *object)
 			break;
 		handle->filter = filter;
 		handle->priority = priority;
+		handle->is_for_copies = handle->is_stopped[1] = is_for_copies;
 		handle->last = &handle->first;
 		handle->last_call = &handle->calls;
 		memcpy(handle->parameters, defaults, sizeof(defaults));
@@ -211,7 +213,8 @@ DWORD handle_close(HANDLE object)
 		while (handle->first) {
 			struct queued *packet = next_packet(handle);
 
-			inject(packet->bytes, packet->length, &packet->address);
+			if (!handle->is_for_copies)
+				inject(packet->bytes, packet->length, &packet->address);
 			free(packet);
 		}
 		while (handle->calls)
@@ -281,20 +284,70 @@ static struct handle *taker(const struct packet_view *view, const struct address
 	for (int i = 0; i < HANDLES; i++) {
 		struct handle *handle = &handles[i];
 
-		if (handle->object && !handle->is_stopped[0] && (!found || handle->priority > found->priority) &&
+		if (handle->object && !handle->is_for_copies && !handle->is_stopped[0] && (!found || handle->priority > found->priority) &&
 		    filter_takes(handle->filter, view, address))
 			found = handle;
 	}
 	return found;
 }
 
+/* Puts a packet into a handle's queue. Returns 0 if there is no memory for it. */
+static int put(struct handle *handle, const struct address *address, const uint8_t *bytes, uint32_t length)
+{
+	struct queued *packet = malloc(sizeof(*packet) + length);
+
+	if (!packet)
+		return 0;
+	packet->next = NULL;
+	packet->since_ms = GetTickCount64();
+	packet->address = *address;
+	packet->length = length;
+	memcpy(packet->bytes, bytes, length);
+	*handle->last = packet;
+	handle->last = &packet->next;
+	handle->count++;
+	handle->size += length;
+	while (handle->count > handle->parameters[PARAM_QUEUE_LENGTH] ||
+	       handle->size > handle->parameters[PARAM_QUEUE_SIZE])
+		free(next_packet(handle));
+	serve(handle);
+	return 1;
+}
+
+void handles_copy(const struct copy *copy)
+{
+	struct address address = {
+		.timestamp = copy->timestamp,
+		.sniffed = 1,
+		.outbound = copy->is_outbound,
+		.interface = copy->interface,
+		.ip_checksum = 1,
+		.udp_checksum = 1,
+	};
+	struct packet_view view;
+
+	/* (A short one was filled up to what Ethernet sends at least.) */
+	if (!packet_parse(copy->bytes, packet_length(copy->bytes, copy->length), &view))
+		return;
+	address.ipv6 = view.version == 6;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < HANDLES; i++) {
+		struct handle *handle = &handles[i];
+
+		if (handle->object && handle->is_for_copies && !handle->is_stopped[0] &&
+		    filter_takes(handle->filter, &view, &address))
+			put(handle, &address, copy->bytes, view.length);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 int handles_decide(const struct arrival *arrival)
 {
 	struct address address = { .interface = arrival->interface };
-	struct queued *packet;
 	struct packet_view view;
 	struct handle *handle;
 	LARGE_INTEGER now;
+	int is_taken;
 
 	QueryPerformanceCounter(&now);
 	/* Fragments of IPv6 are not reassembled yet, and then not taken. */
@@ -307,22 +360,7 @@ int handles_decide(const struct arrival *arrival)
 	address.tcp_checksum = address.udp_checksum = !arrival->is_verified;
 	pthread_mutex_lock(&lock);
 	handle = taker(&view, &address);
-	packet = handle ? malloc(sizeof(*packet) + arrival->length) : NULL;
-	if (packet) {
-		packet->next = NULL;
-		packet->since_ms = GetTickCount64();
-		packet->address = address;
-		packet->length = arrival->length;
-		memcpy(packet->bytes, arrival->bytes, arrival->length);
-		*handle->last = packet;
-		handle->last = &packet->next;
-		handle->count++;
-		handle->size += packet->length;
-		while (handle->count > handle->parameters[PARAM_QUEUE_LENGTH] ||
-		       handle->size > handle->parameters[PARAM_QUEUE_SIZE])
-			free(next_packet(handle));
-		serve(handle);
-	}
+	is_taken = handle && put(handle, &address, arrival->bytes, arrival->length);
 	pthread_mutex_unlock(&lock);
-	return handle != NULL;
+	return is_taken;
 }

@@ -2,6 +2,7 @@
 #ifndef HANDLE_H
 #define HANDLE_H
 
+#include "copies.h"
 #include "filter.h"
 #include "host.h"
 #include "windivert.h"
@@ -19,8 +20,8 @@ struct receive {
 
 /* Each returns 0 or an error of Windows. */
 
-/* Takes over the filter. */
-DWORD handle_open(struct filter *filter, int priority, HANDLE *handle);
+/* Takes over the filter. `is_for_copies`: packets go on, and the handle gets copies. */
+DWORD handle_open(struct filter *filter, int priority, int is_for_copies, HANDLE *handle);
 
 /* Takes over the call, which is freed when it is done. */
 DWORD handle_receive(HANDLE handle, struct receive *receive);
@@ -38,6 +39,9 @@ DWORD handle_get(HANDLE handle, enum parameter parameter, uint64_t *value);
 
 /* Injects a packet, whose length is right. */
 DWORD inject(const uint8_t *packet, uint32_t length, const struct address *address);
+
+/* Gives a packet that passes to the handles for copies. */
+void handles_copy(const struct copy *copy);
 
 /* Whether a handle takes a packet that has arrived. */
 int handles_decide(const struct arrival *arrival);

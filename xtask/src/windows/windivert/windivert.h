@@ -3,7 +3,8 @@
  * needs to take packets from the kernel, give them back, and send. It is a Winelib DLL, and inside
  * it calls Linux (host.h). What the functions do says WinDivert's documentation.
  *
- * There is one layer, that of packets from and to this host. What this host sends is not taken.
+ * There is one layer, that of packets from and to this host. What this host sends is not taken. A
+ * handle that takes packets has no flags; one for copies has both of those that are here.
  */
 #ifndef WINDIVERT_H
 #define WINDIVERT_H
@@ -19,6 +20,7 @@
 /* The documented limits. */
 #define BATCH_MAX 255
 #define PRIORITY_MAX 30000
+#define FLAGS_OF_COPIES 5 /* SNIFF, RECV_ONLY */
 #define SHUTDOWN_RECEIVE 1
 #define SHUTDOWN_SEND 2
 

@@ -1,6 +1,5 @@
 //! Timestamps of NTP's packets by WinDivert, which gives the clock copies of them.
 
-use crate::driver::Driver;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tickwire_card_windows::windivert::error::WinDivertError;
@@ -43,11 +42,9 @@ impl PacketObserver for WinDivertObserver {
     }
 }
 
-/// WinDivert, if it is the driver of the service. To be used by one thread.
-pub(super) fn open(driver: Driver) -> Option<Arc<dyn PacketObserver>> {
-    if driver != Driver::WinDivert {
-        return None;
-    }
+/// WinDivert's, if its library is beside the program and the driver agrees; the log says why not.
+/// To be used by one thread.
+pub(crate) fn open() -> Option<Arc<dyn PacketObserver>> {
     match WinDivertObserver::open() {
         Ok(observer) => Some(Arc::new(observer)),
         Err(error) => {
