@@ -40,8 +40,8 @@ impl Registry {
     ) -> Result<Vec<TableChange>, Conflict> {
         self.claim(lane, id)?;
         let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
-        let ended: Vec<FlowKey> = claim.exceptions.iter().filter(|key| !has(key.local, key.remote)).copied().collect();
-        claim.exceptions.retain(|key| !ended.contains(key));
+        // There may be as many as a busy listener leaves behind: each is looked at once.
+        let ended: Vec<FlowKey> = claim.exceptions.extract_if(.., |key| !has(key.local, key.remote)).collect();
         let mut changes = Vec::new();
         for key in ended {
             self.leave_flow(id, key, &mut changes);

@@ -160,6 +160,21 @@ fn an_exception_is_every_claims_and_lasts_until_it_is_not_seen_any_more() {
 }
 
 #[test]
+fn exceptions_end_with_the_kernels_connections_however_many_there_are() {
+    let mut registry = Registry::default();
+    let listener = Bound { protocol: Protocol::Tcp, ..udp(HERE, 80) };
+    let (claim, _) = registry.claim_bound(1, listener).unwrap();
+    let left: Vec<_> = (1..=u16::MAX).map(|port| (listener.local, Endpoint { port, ..THERE })).collect();
+    assert_eq!(registry.except(1, claim, &left).unwrap().len(), left.len());
+    assert_eq!(registry.excepting(), [(1, claim)]);
+    let ended = registry.retain_exceptions(1, claim, |_, remote| remote.port <= 2).unwrap();
+    assert_eq!((ended.len(), registry.entries_of(claim)), (left.len() - 2, 3));
+    assert_eq!(registry.retain_exceptions(1, claim, |_, _| false).unwrap().len(), 2);
+    assert!(registry.excepting().is_empty() && registry.flows.is_empty());
+    assert_eq!(registry.retain_exceptions(2, claim, |_, _| false), Err(Conflict::Unknown), "another lane's");
+}
+
+#[test]
 fn a_closed_listener_keeps_what_was_pinned_and_has_nothing_of_the_kernels() {
     let mut registry = Registry::default();
     let listener = Bound { protocol: Protocol::Tcp, ..udp(HERE, 80) };
