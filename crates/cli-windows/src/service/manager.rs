@@ -64,12 +64,14 @@ fn launch_arguments(arguments: &Service) -> Vec<OsString> {
     // The service manager starts it in a folder of Windows.
     let config = arguments.config.file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
     let config = config.map(|file| file.display().to_string());
+    let ports = Some(arguments.ports.to_string());
     let options = [
         ("--config", &config),
         ("--interface", &arguments.interface),
         ("--driver", &driver),
         ("--socket", &arguments.socket.socket),
         ("--socket-group", &arguments.socket_group),
+        ("--ports", &ports),
     ];
     for (name, value) in options {
         line.extend(value.iter().map(|value| format!("{name}={value}").into()));
@@ -207,6 +209,8 @@ mod tests {
             "lab",
             "--config",
             r"C:\a b\c.toml",
+            "--ports",
+            "40000-40999",
         ];
         let Command::Service(given) = Arguments::parse_from(line).command else { panic!("another command") };
         let arguments = launch_arguments(&given);
@@ -214,7 +218,8 @@ mod tests {
         let whole = std::iter::once(OsString::from("tickwire")).chain(arguments);
         let Command::Service(got) = Arguments::parse_from(whole).command else { panic!("another command") };
         assert!(got.managed && !got.install);
-        assert_eq!(got.config.file, given.config.file);
+        assert_eq!((got.config.file, &got.ports), (given.config.file, &given.ports));
+        assert_eq!(got.ports.to_string(), "40000-40999");
         assert_eq!((got.interface, got.driver, got.socket_group), (given.interface, given.driver, None));
     }
 
