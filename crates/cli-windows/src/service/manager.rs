@@ -154,15 +154,23 @@ fn service_main(_: Vec<OsString>) {
         };
         let status = service_control_handler::register(NAME, handler).map_err(explained)?;
         report(&status, ServiceState::StartPending, 0)?;
-        let outcome = match Arguments::try_parse()?.command {
-            Command::Service(arguments) => serve(&arguments, &stop, || report(&status, ServiceState::Running, 0)),
-            _ => Err(anyhow!("the command line of the service is another command")),
-        };
+        // Whatever comes of it, the manager is told that the service has stopped.
+        let outcome = arguments(std::env::args_os())
+            .and_then(|arguments| serve(&arguments, &stop, || report(&status, ServiceState::Running, 0)));
         report(&status, ServiceState::Stopped, outcome.is_err().into())?;
         outcome
     });
     if let Err(error) = outcome {
         tracing::error!("{}", tickwire_show::sentence::sentence(&error));
+    }
+}
+
+/// The options in the command line of the service.
+fn arguments(line: impl Iterator<Item = OsString>) -> Result<Service> {
+    let parsed = Arguments::try_parse_from(line).context("the command line of the service is not understood")?;
+    match parsed.command {
+        Command::Service(arguments) => Ok(arguments),
+        _ => Err(anyhow!("the command line of the service is another command")),
     }
 }
 
@@ -221,6 +229,17 @@ mod tests {
         assert_eq!((got.config.file, &got.ports), (given.config.file, &given.ports));
         assert_eq!(got.ports.to_string(), "40000-40999");
         assert_eq!((got.interface, got.driver, got.socket_group), (given.interface, given.driver, None));
+    }
+
+    #[test]
+    fn a_command_line_that_an_older_version_has_entered_is_an_error_and_no_end() {
+        let said = |line: &[&str]| {
+            let line = ["tickwire"].iter().chain(line).map(OsString::from);
+            arguments(line).map_err(|error| format!("{error:#}"))
+        };
+        assert!(said(&["service", "--managed", "--ports=none"]).is_ok_and(|got| got.managed));
+        assert!(said(&["service", "--no-such-option"]).unwrap_err().contains("is not understood"));
+        assert!(said(&["stat"]).unwrap_err().contains("another command"));
     }
 
     #[test]
