@@ -1,8 +1,7 @@
 //! A service's log: one line for each event, with `name=value` fields after the message.
 
 use std::fmt::Debug;
-use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
@@ -22,7 +21,7 @@ pub fn begin() {
 }
 
 /// Initialises the log in a file.
-pub fn begin_in(file: File) {
+pub fn begin_in(file: impl Write + Send + 'static) {
     let log = tracing_subscriber::fmt().with_env_filter(level()).with_writer(Mutex::new(file)).with_ansi(false);
     log.with_target(false).fmt_fields(fields()).init();
 }

@@ -1,11 +1,11 @@
 //! The service as one of Windows' services, under the service manager.
 
+use super::log_file::LogFile;
 use super::serve;
 use crate::args::{Arguments, Command, Service};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Parser;
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickwire_lane_windows::event::WakeEvent;
@@ -22,6 +22,9 @@ const NAME: &str = "Tickwire";
 
 /// Its log, beside the program.
 const LOG: &str = "service.log";
+
+/// The log of the last start, or what came before this one.
+const OLD_LOG: &str = "service.log.old";
 
 /// So long it may take to start, and to end.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -190,13 +193,10 @@ fn report(handle: &ServiceStatusHandle, state: ServiceState, failure: u32) -> Re
     handle.set_service_status(status).map_err(explained)
 }
 
-/// The log of the last start stays as `service.log.old`. A service whose log cannot be written runs
-/// without one.
+/// A service whose log cannot be written runs without one.
 fn begin_log() {
     let Ok(program) = std::env::current_exe() else { return };
-    let path = program.with_file_name(LOG);
-    let _ = fs::rename(&path, program.with_file_name("service.log.old"));
-    if let Ok(file) = File::create(&path) {
+    if let Ok(file) = LogFile::begin(program.with_file_name(LOG), program.with_file_name(OLD_LOG)) {
         tickwire_show::log::begin_in(file);
     }
 }

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `configuration` | the configuration file |
 //! | `clock` | the thread that keeps the clock |
+//! | `log_file` | the log of the service of Windows |
 //! | `manager` | the service of Windows: entering, removing, and running as one |
 //! | `users` | which users may be accelerated |
 
 mod clock;
 mod configuration;
+mod log_file;
 mod manager;
 mod users;
 
