@@ -40,6 +40,20 @@ impl std::fmt::Display for Unusable {
     }
 }
 
+/// Warns of the folder of a program that starts as a service, if users may write there.
+pub(crate) fn warn_of_place(program: &Path) {
+    if let Some(warning) = warning_of_place(program) {
+        println!("{warning}");
+    }
+}
+
+fn warning_of_place(program: &Path) -> Option<String> {
+    let folder = std::env::var_os("ProgramFiles").map(PathBuf::from);
+    let is_safe = folder.is_some_and(|folder| program.starts_with(folder));
+    let what = "is not in Program Files: users that can write there get the rights of the service";
+    (!is_safe).then(|| format!("warning: {} {what}", program.display()))
+}
+
 /// The library's path.
 pub(crate) fn library() -> Result<PathBuf, Unusable> {
     let program = std::env::current_exe().unwrap_or_default();
@@ -64,6 +78,14 @@ fn check(path: &Path) -> Result<(), Unusable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_users_could_replace_is_warned_of() {
+        let folder = std::env::var("ProgramFiles").unwrap();
+        assert_eq!(warning_of_place(&Path::new(&folder).join(r"Tickwire\tickwire.exe")), None);
+        let warning = warning_of_place(Path::new(r"C:\Users\a\tickwire.exe")).unwrap();
+        assert!(warning.contains(r"C:\Users\a\tickwire.exe is not in Program Files"), "{warning}");
+    }
 
     #[test]
     fn a_library_that_cannot_be_used_says_what_to_do() {

@@ -3,6 +3,7 @@
 use super::log_file::LogFile;
 use super::serve;
 use crate::args::{Arguments, Command, Service};
+use crate::installation::warn_of_place;
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Parser;
 use std::ffi::OsString;
@@ -57,6 +58,7 @@ pub(super) fn install(arguments: &Service) -> Result<()> {
     let service = manager.create_service(&info, ServiceAccess::CHANGE_CONFIG).map_err(explained)?;
     service.set_description("Unmodified programs on a low-latency network path").map_err(explained)?;
     println!("the service {NAME} is installed, and starts with Windows: start it now by `net start {NAME}`");
+    warn_of_place(&std::env::current_exe().context("cannot find this program")?);
     Ok(())
 }
 

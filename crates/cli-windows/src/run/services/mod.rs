@@ -22,6 +22,7 @@ mod service_line;
 
 use super::obstacle::Obstacle;
 use crate::args::Run;
+use crate::installation::warn_of_place;
 use crate::sys::services::{self, RegistryText, ServiceEntry};
 use anyhow::{Context, Result, anyhow, bail};
 use service_line::{ServiceLine, starter};
@@ -78,12 +79,7 @@ pub(super) fn add(name: &str, arguments: &Run) -> Result<()> {
     println!("  and is now:           {}", shown(&new));
     println!("`tickwire run --remove {name}` takes that back.");
     println!("Windows notes event 7039 at each start of it: another process than the one started is the service.");
-    if !is_in_program_files(&tickwire) {
-        println!(
-            "warning: {} is not in Program Files: users that can write there get the rights of the service",
-            tickwire.display()
-        );
-    }
+    warn_of_place(&tickwire);
     Ok(())
 }
 
@@ -200,11 +196,6 @@ fn options(arguments: &Run) -> String {
 /// The file of a program, as Windows completes its name.
 fn program_file(path: &Path) -> Option<PathBuf> {
     path.is_absolute().then(|| program_search::find(path.as_os_str())).flatten()
-}
-
-fn is_in_program_files(program: &Path) -> bool {
-    let folder = std::env::var_os("ProgramFiles").map(PathBuf::from);
-    folder.is_some_and(|folder| program.starts_with(folder))
 }
 
 /// What a terminal is not to obey is replaced.
