@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use tickwire_stack::addr::{Address, Endpoint};
 use windows_sys::Win32::Foundation::{ERROR_INSUFFICIENT_BUFFER, ERROR_NOT_SUPPORTED};
 use windows_sys::Win32::NetworkManagement::IpHelper::{
-    GetExtendedTcpTable, GetExtendedUdpTable, MIB_TCP6ROW_OWNER_PID, MIB_TCPROW_OWNER_PID, MIB_UDP6ROW_OWNER_PID,
-    MIB_UDPROW_OWNER_PID, TCP_TABLE_OWNER_PID_ALL, UDP_TABLE_OWNER_PID,
+    GetExtendedTcpTable, GetExtendedUdpTable, MIB_TCP_STATE_LISTEN, MIB_TCP6ROW_OWNER_PID, MIB_TCPROW_OWNER_PID,
+    MIB_UDP6ROW_OWNER_PID, MIB_UDPROW_OWNER_PID, TCP_TABLE_OWNER_PID_ALL, UDP_TABLE_OWNER_PID,
 };
 use windows_sys::Win32::Networking::WinSock::{AF_INET, AF_INET6};
 
@@ -32,7 +32,7 @@ unsafe impl PortRow for MIB_TCPROW_OWNER_PID {
         EndpointRow {
             process: process(self.dwOwningPid),
             local: v4(self.dwLocalAddr, self.dwLocalPort),
-            remote: v4(self.dwRemoteAddr, self.dwRemotePort),
+            remote: peer(self.dwState, v4(self.dwRemoteAddr, self.dwRemotePort)),
         }
     }
 }
@@ -43,7 +43,7 @@ unsafe impl PortRow for MIB_TCP6ROW_OWNER_PID {
         EndpointRow {
             process: process(self.dwOwningPid),
             local: v6(self.ucLocalAddr, self.dwLocalPort),
-            remote: v6(self.ucRemoteAddr, self.dwRemotePort),
+            remote: peer(self.dwState, v6(self.ucRemoteAddr, self.dwRemotePort)),
         }
     }
 }
@@ -62,6 +62,11 @@ unsafe impl PortRow for MIB_UDP6ROW_OWNER_PID {
         let local = v6(self.ucLocalAddr, self.dwLocalPort);
         EndpointRow { process: process(self.dwOwningPid), local, remote: Endpoint::default() }
     }
+}
+
+/// The peer of a TCP socket. That of a listener has no meaning, as Windows documents it.
+fn peer(state: u32, remote: Endpoint) -> Endpoint {
+    if state == MIB_TCP_STATE_LISTEN.cast_unsigned() { Endpoint::default() } else { remote }
 }
 
 /// Windows has no process 0; it stands for none.
@@ -134,4 +139,26 @@ fn rows<R: PortRow>(buffer: &[u32]) -> Vec<EndpointRow> {
         unsafe { row.assume_init() }.row()
     };
     whole.map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_has_no_peer_whatever_its_row_says() {
+        let row = |state: i32| MIB_TCPROW_OWNER_PID {
+            dwState: state.cast_unsigned(),
+            dwLocalAddr: u32::from_ne_bytes([10, 0, 0, 1]),
+            dwLocalPort: u16::to_be(80).into(),
+            dwRemoteAddr: u32::from_ne_bytes([10, 0, 0, 2]),
+            dwRemotePort: u16::to_be(9000).into(),
+            dwOwningPid: 7,
+        };
+        let local = Endpoint::new(Address::v4([10, 0, 0, 1]), 80);
+        let listener = EndpointRow { process: Some(7), local, remote: Endpoint::default() };
+        assert_eq!(row(MIB_TCP_STATE_LISTEN).row(), listener);
+        let remote = Endpoint::new(Address::v4([10, 0, 0, 2]), 9000);
+        assert_eq!(row(MIB_TCP_STATE_LISTEN + 3).row(), EndpointRow { remote, ..listener });
+    }
 }
