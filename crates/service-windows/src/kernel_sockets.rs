@@ -2,8 +2,13 @@
 //! some of which the program's own process may have set.
 //!
 //! On Windows a socket at any address may be bound over one that another process has at one
-//! address, which keeps its packets. A claim would take them. And connections that the kernel has
-//! stay with it: they are not known to a lane.
+//! address, which keeps its packets. Sockets of several processes may have the very same address and
+//! port (`SO_REUSEADDR`). A claim would take the packets of the others. And connections that the
+//! kernel has stay with it: they are not known to a lane.
+//!
+//! Windows lists each UDP socket and each listener with its process. So one that is not listed is
+//! none: its name is what the program's process has written into it. Windows does not list TCP
+//! sockets that are bound and nothing else, from which flows begin.
 
 use tickwire_host_windows::{EndpointRow, PortProof};
 use tickwire_lane::control::{ClaimKind, Reason};
@@ -28,7 +33,7 @@ pub(crate) struct Asked<'a> {
 ///
 /// # Errors
 /// [`Reason::PortTaken`] if another process has the port, or a part of it, or the kernel has
-/// connections there.
+/// connections there; [`Reason::NotBound`] if the kernel does not have the socket of a whole port.
 pub(crate) fn allow(asked: &Asked<'_>, rows: &[EndpointRow]) -> Result<(), Reason> {
     let bound = asked.socket.bound;
     if PortProof::of(rows.iter().copied(), bound.local, asked.process) == PortProof::Refuted {
@@ -43,13 +48,23 @@ pub(crate) fn allow(asked: &Asked<'_>, rows: &[EndpointRow]) -> Result<(), Reaso
         // What a process has left behind (TIME_WAIT) has no owner, and receives nothing more.
         _ if row.process.is_none() && row.remote.port != 0 => false,
         _ if row.local.port != bound.local.port => false,
-        _ if row.local == bound.local => row.remote.port != 0,
+        _ if row.local == bound.local => row.remote.port != 0 || !is_of(row, asked.process),
         // A socket at one address, beside the one at any.
         _ => bound.local.address.is_unspecified() && covers(asked.socket, row.local.address),
     };
     // UDP sockets have no connections that a lane could break.
     let counts = |row: &&EndpointRow| bound.protocol == Protocol::Tcp || row.remote.port == 0;
-    if rows.iter().filter(counts).any(is_in_the_way) { Err(Reason::PortTaken) } else { Ok(()) }
+    if rows.iter().filter(counts).any(is_in_the_way) {
+        return Err(Reason::PortTaken);
+    }
+    let is_it = |row: &EndpointRow| row.local == bound.local && row.remote.port == 0 && is_of(row, asked.process);
+    let is_whole = asked.kind != ClaimKind::Flow;
+    if is_whole && !rows.iter().any(is_it) { Err(Reason::NotBound) } else { Ok(()) }
+}
+
+/// Whether a socket may be one of this process.
+fn is_of(row: &EndpointRow, process: u32) -> bool {
+    row.process.is_none_or(|owner| owner == process)
 }
 
 /// Connections at a listener's port that no process has any more (TIME-WAIT): the kernel answers
@@ -123,12 +138,31 @@ mod tests {
     fn a_port_of_another_process_is_not_claimed() {
         let here = socket(Protocol::Tcp, HERE);
         assert!(!may(ClaimKind::Bound, here, &[row(7, HERE, NONE)]));
-        assert!(may(ClaimKind::Bound, here, &[row(7, HERE, NONE), row(ME, HERE, NONE)]));
-        assert!(may(ClaimKind::Bound, here, &[]), "Windows need not know");
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let both = [row(7, HERE, NONE), row(ME, HERE, NONE)];
+            assert!(!may(ClaimKind::Bound, socket(protocol, HERE), &both), "they have it together");
+        }
         // A flow from a socket that is bound to any address.
         let own = row(ME, Address::ANY_V4, NONE);
         assert!(may(ClaimKind::Flow, here, &[own]));
         assert!(!may(ClaimKind::Flow, here, &[own, row(7, HERE, NONE)]));
+    }
+
+    #[test]
+    fn a_socket_that_the_kernel_does_not_have_justifies_no_port() {
+        for (protocol, address) in [(Protocol::Udp, HERE), (Protocol::Tcp, Address::ANY_V4)] {
+            let forged = socket(protocol, address);
+            let allowed =
+                |kind, rows: &[EndpointRow]| allow(&Asked { socket: &forged, kind, remote: PEER, process: ME }, rows);
+            assert_eq!(allowed(ClaimKind::Bound, &[]), Err(Reason::NotBound));
+            let elsewhere = EndpointRow { local: Endpoint::new(address, 81), ..row(ME, address, NONE) };
+            assert_eq!(allowed(ClaimKind::Bound, &[elsewhere]), Err(Reason::NotBound));
+            assert_eq!(allowed(ClaimKind::Bound, &[row(0, address, PEER)]), Err(Reason::NotBound), "left behind");
+            assert_eq!(allowed(ClaimKind::Bound, &[row(ME, address, NONE)]), Ok(()));
+            // (Under Wine the process may be unknown.)
+            assert_eq!(allowed(ClaimKind::Bound, &[row(0, address, NONE)]), Ok(()));
+            assert_eq!(allowed(ClaimKind::Flow, &[]), Ok(()), "such sockets are not listed");
+        }
     }
 
     #[test]
