@@ -38,6 +38,9 @@ pub enum FirewallError {
     /// Other questions are not answered yet.
     #[error("too many questions to Windows' firewall wait for an answer")]
     Busy,
+    /// It is to run, and does not yet.
+    #[error("the service of Windows' firewall (MpsSvc) does not run: start it, or switch it off for good")]
+    Stopped,
     /// Windows refused the question.
     #[error("Windows refused to {what}: {source}")]
     Refused {

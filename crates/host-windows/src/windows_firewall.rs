@@ -2,9 +2,10 @@
 //!
 //! | the firewall | answer |
 //! |---|---|
-//! | its service does not run, or is not installed | allowed: nothing filters packets then |
+//! | its service is switched off, or not installed | allowed: nothing filters packets then |
 //! | it answers | that |
-//! | it fails, or does not answer within [`TIMEOUT`] | an error: the caller refuses |
+//! | its service is to run, and does not (yet) | an error: the caller refuses |
+//! | it fails, or does not answer within [`TIMEOUT`] | the same |
 
 use crate::firewall::{Firewall, FirewallError, InboundPort, InboundVerdict};
 use crate::sys;
