@@ -67,6 +67,15 @@ impl<P: ProducerMemory> CaptureTaps<P> {
         self.taps.remove(&number);
     }
 
+    /// A lane has ended. A later one may get its number, and be another user's.
+    pub fn forget_lane(&mut self, lane: LaneNumber) {
+        for tap in self.taps.values_mut() {
+            if let CapturedLanes::These(lanes) = &mut tap.lanes {
+                lanes.remove(&lane);
+            }
+        }
+    }
+
     /// Packets that were left out, because their reader did not keep up.
     #[must_use]
     pub fn lost(&self) -> u64 {
@@ -159,6 +168,19 @@ mod tests {
         taps.publish(|number, _| panic!("capture {number} has nothing new"));
         assert!(read(&all).is_empty() && read(&two).is_empty());
         assert_eq!(taps.lost(), 0);
+    }
+
+    #[test]
+    fn a_capture_of_a_lane_has_nothing_of_a_later_one_of_the_same_number() {
+        let mut taps = CaptureTaps::default();
+        let ((of_one, one), (of_all, all)) =
+            (tap(CapturedLanes::These([1].into()), 1000), tap(CapturedLanes::All, 1000));
+        taps.add(1, of_one);
+        taps.add(2, of_all);
+        taps.forget_lane(1);
+        taps.copy(RECORD, &[1; 60]);
+        taps.publish(|_, _| ());
+        assert_eq!((read(&one).len(), read(&all).len()), (0, 1));
     }
 
     #[test]

@@ -190,6 +190,12 @@ reasons! {
     UserConnectionLimit = 83: "this user has all the connections to the service it may have";
     /// Windows: `service_windows::users`.
     UserPathLimit = 84: "this user has all the paths to destinations it may have";
+    /// Windows: `service_windows::users`.
+    UserCaptureLimit = 87: "this user has all the captures it may have: end one of them";
+    /// Windows: `service_windows::users`. Neighbouring ports are one entry of the filter.
+    UserPortLimit = 89: "this user's programs have all the ports that they may have in the driver's filter: let them use neighbouring ports";
+    /// Windows: of all users.
+    CaptureLimit = 88: "as many captures run as the service has room for: end one of them";
     /// Windows: of all, or of one process.
     ConnectionLimit = 86: "the service has all the connections it may have, or this process has";
     /// Windows: a call about the socket waits for another one that the program is in.

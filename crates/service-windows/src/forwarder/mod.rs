@@ -125,6 +125,7 @@ impl<R: RingMemory, P: ProducerMemory> Forwarder<R, P> {
         let losses = self.losses(lane);
         self.lanes.remove(&lane);
         self.tables.lanes.remove(&lane);
+        self.captures.forget_lane(lane);
         self.tables.sent_fragments.retain(|&(of, _), _| of != lane);
         (self.tables.lane_counters.remove(&lane).unwrap_or_default(), losses)
     }

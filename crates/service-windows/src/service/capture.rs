@@ -2,7 +2,7 @@
 
 use crate::capture_tap::{CaptureTap, CapturedLanes};
 use crate::packet_thread::LaneWaker;
-use crate::users::{User, UserId};
+use crate::users::User;
 use std::io;
 use std::os::windows::io::AsHandle;
 use tickwire_lane::control::Reason;
@@ -68,7 +68,7 @@ pub(super) fn new_capture(
 pub(super) fn permitted<'a>(
     user: &User,
     asked: LaneId,
-    lanes: impl Iterator<Item = (LaneId, &'a UserId)>,
+    lanes: impl Iterator<Item = (LaneId, &'a User)>,
 ) -> Result<CapturedLanes, Reason> {
     if user.is_administrator && asked == 0 {
         return Ok(CapturedLanes::All);
@@ -92,9 +92,9 @@ mod tests {
         User { id: id.as_bytes().into(), is_administrator }
     }
 
-    fn asked(user: &User, lane: LaneId) -> Result<CapturedLanes, Reason> {
-        let [a, b]: [UserId; 2] = ["a", "b"].map(|id| id.as_bytes().into());
-        permitted(user, lane, [(1, &a), (2, &b), (3, &User::unknown().id)].into_iter())
+    fn asked(viewer: &User, lane: LaneId) -> Result<CapturedLanes, Reason> {
+        let [a, b] = ["a", "b"].map(|id| user(id, false));
+        permitted(viewer, lane, [(1, &a), (2, &b), (3, &User::unknown())].into_iter())
     }
 
     #[test]

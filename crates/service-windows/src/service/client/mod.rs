@@ -208,7 +208,7 @@ impl Client<'_> {
     fn begin_capture(&mut self, number: u32, lane: LaneId, snaplen: u32) -> Result<(), Box<dyn std::error::Error>> {
         let begun = match self.capture {
             Some(_) => Err(Reason::BadRequest),
-            None => self.shared.core().begin_capture(&self.client.user, lane, snaplen),
+            None => self.shared.core().begin_capture(&self.shared.users, &self.client.user, lane, snaplen),
         };
         match begun {
             Ok((capture, grant)) => {
@@ -226,7 +226,7 @@ impl Client<'_> {
         if let Some(number) = self.unserved.take() {
             core.forget_unserved(number);
         }
-        let user = Arc::clone(&self.client.user.id);
+        let user = self.client.user.clone();
         self.unserved = Some(core.note_unserved(self.channel.process_id(), user, program, reason));
     }
 
@@ -236,7 +236,7 @@ impl Client<'_> {
             return self.send(refused(Reason::BadRequest), number);
         }
         let (process, image) = (self.channel.process_id(), self.image.clone());
-        let (mailbox, user) = (Arc::clone(&self.mailbox), Arc::clone(&self.client.user.id));
+        let (mailbox, user) = (Arc::clone(&self.mailbox), self.client.user.clone());
         let of = LaneProgram { process, image, mailbox, user };
         let made = self.shared.core().new_lane(&self.shared.users, &of, program, layout);
         let (lane, grant) = match made {

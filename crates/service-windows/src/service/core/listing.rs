@@ -4,7 +4,7 @@
 use super::Core;
 use crate::figures;
 use crate::packet_thread::PathCounters;
-use crate::users::{User, UserId};
+use crate::users::User;
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_lane::control::{Accelerated, AttachMode, Claim, ClaimInfo, CountersOf, Figures, LaneInfo, Name, Reason};
@@ -15,7 +15,7 @@ use tickwire_registry::LaneId;
 #[derive(Debug)]
 pub(super) struct UnservedProgram {
     process: u32,
-    user: UserId,
+    user: User,
     program: Name,
     reason: Reason,
     begun: Instant,
@@ -52,13 +52,7 @@ impl Core {
     }
 
     /// Listings are to say that a program has no lane. Returns a number for it.
-    pub(in crate::service) fn note_unserved(
-        &mut self,
-        process: u32,
-        user: UserId,
-        program: Name,
-        reason: Reason,
-    ) -> u64 {
+    pub(in crate::service) fn note_unserved(&mut self, process: u32, user: User, program: Name, reason: Reason) -> u64 {
         self.last_unserved += 1;
         tracing::debug!(process, %program, %reason, "a program stays on the kernel");
         let unserved = UnservedProgram { process, user, program, reason, begun: Instant::now() };

@@ -21,9 +21,9 @@ use crate::claims::Claims;
 use crate::forwarder::RingLosses;
 use crate::packet_thread::{PacketThread, PathCounters};
 use crate::port_block::PortBlock;
-use crate::users::{Resource, User, UserId, UserShare, Users};
+use crate::users::{Resource, User, UserShare, Users};
 use listing::UnservedProgram;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -44,8 +44,11 @@ const MOST_LANES: usize = 256;
 /// At most so many of them are of one process, which has use for one.
 const MOST_OF_PROCESS: usize = 4;
 
-/// At most so many captures at a time: each packet is copied for each.
-const MOST_CAPTURES: usize = 4;
+/// At most so many captures at a time: each packet is copied for each that has its lane.
+const MOST_CAPTURES: usize = 8;
+
+/// So many of them only administrators may have, which look for what is wrong with others' lanes.
+const ADMINISTRATORS_CAPTURES: usize = 1;
 
 /// So often a part of a transmit ring is sent before ports are free: more often than a full ring
 /// needs.
@@ -64,7 +67,7 @@ pub(super) struct LaneProgram {
     /// What its connection's thread is told by.
     pub(super) mailbox: Arc<Mailbox>,
     /// Its user.
-    pub(super) user: UserId,
+    pub(super) user: User,
 }
 
 #[derive(Debug)]
@@ -73,7 +76,7 @@ struct LaneRecord {
     process: u32,
     image: Option<Arc<str>>,
     mailbox: Arc<Mailbox>,
-    user: UserId,
+    user: User,
     /// The lane counts for the user.
     _share: UserShare,
     program: Name,
@@ -95,8 +98,8 @@ pub(super) struct Core {
     unserved: BTreeMap<u64, UnservedProgram>,
     last: LaneId,
     last_unserved: u64,
-    /// Captures that run.
-    captures: BTreeSet<CaptureNumber>,
+    /// Captures that run, each of which counts for its user.
+    captures: BTreeMap<CaptureNumber, UserShare>,
     last_capture: CaptureNumber,
     generation: u64,
 }
@@ -121,7 +124,7 @@ impl Core {
         let gone = || io::Error::other("the network card, or its driver, is gone");
         packets.call(move |path| path.set_host(tables)).ok_or_else(gone)??;
         let (claims, lanes, unserved) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
-        let (last, last_unserved, captures, last_capture, generation) = (0, 0, BTreeSet::new(), 0, 0);
+        let (last, last_unserved, captures, last_capture, generation) = (0, 0, BTreeMap::new(), 0, 0);
         Ok(Self {
             packets,
             claims,
@@ -171,7 +174,7 @@ impl Core {
         if self.lanes.len() >= MOST_LANES || of_process >= MOST_OF_PROCESS {
             return Err(Reason::LaneLimit);
         }
-        let share = users.take(&user, Resource::Lane)?;
+        let share = users.take(&user.id, Resource::Lane)?;
         let NewLane { rings, waker, memory, grant } = new_lane(self.packets.waker()).map_err(|error| {
             tracing::warn!(process, %error, "a program gets no lane");
             Reason::ServiceError
@@ -290,13 +293,16 @@ impl Core {
     /// may have them.
     pub(super) fn begin_capture(
         &mut self,
+        users: &Users,
         user: &User,
         lane: LaneId,
         snaplen: u32,
     ) -> Result<(CaptureNumber, CaptureGrant), Reason> {
-        if self.captures.len() >= MOST_CAPTURES {
-            return Err(Reason::ServiceError);
+        let kept = if user.is_administrator { 0 } else { ADMINISTRATORS_CAPTURES };
+        if self.captures.len() >= MOST_CAPTURES - kept {
+            return Err(Reason::CaptureLimit);
         }
+        let share = users.take(&user.id, Resource::Capture)?;
         let lanes = self.lanes.iter().map(|(&lane, record)| (lane, &record.user));
         let lanes = permitted(user, lane, lanes)?;
         let (tap, reader, grant) = new_capture(lanes, snaplen).map_err(|error| {
@@ -306,14 +312,14 @@ impl Core {
         self.last_capture += 1;
         let number = self.last_capture;
         self.packets.call(move |path| path.add_capture(number, tap, Box::new(reader))).ok_or(Reason::Device)?;
-        self.captures.insert(number);
+        self.captures.insert(number, share);
         tracing::info!(capture = number, lane, snaplen, "a capture begins");
         Ok((number, grant))
     }
 
     /// Ends a capture.
     pub(super) fn end_capture(&mut self, number: CaptureNumber) {
-        if self.captures.remove(&number) {
+        if self.captures.remove(&number).is_some() {
             self.packets.call(move |path| path.remove_capture(number));
             tracing::info!(capture = number, "a capture has ended");
         }
