@@ -1,6 +1,7 @@
-//! The question to Windows' firewall: whether a program may receive at a port.
+//! The questions to Windows' firewall: whether a program may receive at a port, and whether it may
+//! send.
 //!
-//! Packets that a lane takes are never seen by the firewall. So it is asked before a port is
+//! Packets of a lane are never seen by the firewall. So it is asked before a port or a flow is
 //! claimed, and its answer holds for the claim.
 
 use crate::port_owner::PortProtocol;
@@ -58,6 +59,13 @@ pub trait Firewall: Send + Sync {
     /// # Errors
     /// [`FirewallError`], if that is not known.
     fn inbound(&self, port: &InboundPort) -> Result<InboundVerdict, FirewallError>;
+
+    /// Whether no rule may keep a program's own packets from leaving, by the rules of some seconds
+    /// ago at most. `program`: the full path of its file; `None`: any program.
+    ///
+    /// # Errors
+    /// As [`Firewall::inbound`].
+    fn lets_out(&self, program: Option<&str>, protocol: PortProtocol) -> Result<bool, FirewallError>;
 }
 
 /// No firewall: everything comes in.
@@ -67,5 +75,9 @@ pub struct NoFirewall;
 impl Firewall for NoFirewall {
     fn inbound(&self, _: &InboundPort) -> Result<InboundVerdict, FirewallError> {
         Ok(InboundVerdict::Allowed)
+    }
+
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+        Ok(true)
     }
 }

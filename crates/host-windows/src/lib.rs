@@ -16,7 +16,8 @@
 //! | `neighbour_watch` | which of the watched neighbours have changed |
 //! | `resolution` | how often a neighbour may be resolved, and when that has failed |
 //! | `port_owner` | which process has a port |
-//! | `firewall` | the question to the firewall |
+//! | `firewall` | the questions to the firewall |
+//! | `outbound_rules` | its rules about packets that leave |
 //! | `error` | why a call failed |
 //! | `host`, `ports`, `resolver`, `changes` | Windows only: the queries, resolution, notification |
 //! | `windows_firewall` | Windows only: its firewall |
@@ -35,6 +36,8 @@ mod firewall;
 mod interface;
 mod neighbour;
 mod neighbour_watch;
+#[cfg_attr(not(windows), allow(dead_code, reason = "its caller needs Windows"))]
+mod outbound_rules;
 mod path;
 mod port_owner;
 mod prefix;

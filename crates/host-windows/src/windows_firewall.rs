@@ -1,4 +1,4 @@
-//! Windows' own firewall, asked on a thread of its own.
+//! Windows' own firewall, asked on a thread of its own. Its rules about packets that leave are read.
 //!
 //! | the firewall | answer |
 //! |---|---|
@@ -8,13 +8,19 @@
 //! | it fails, or does not answer within [`TIMEOUT`] | the same |
 
 use crate::firewall::{Firewall, FirewallError, InboundPort, InboundVerdict};
+use crate::outbound_rules::OutboundRules;
+use crate::port_owner::PortProtocol;
 use crate::sys;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// For so long an answer is awaited: less than programs wait for the service.
 const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// For so long the rules about packets that leave are not read again.
+const READ_AGAIN: Duration = Duration::from_secs(3);
 
 /// At most so many questions wait.
 const MOST_QUESTIONS: usize = 32;
@@ -31,6 +37,10 @@ struct Question {
 #[derive(Debug)]
 pub struct WindowsFirewall {
     questions: SyncSender<Question>,
+    /// When it has not answered in time.
+    silent: Mutex<Option<Instant>>,
+    /// The rules about packets that leave, and when they were read.
+    outbound: Mutex<Option<(Instant, OutboundRules)>>,
 }
 
 impl WindowsFirewall {
@@ -41,12 +51,48 @@ impl WindowsFirewall {
     pub fn start() -> io::Result<Self> {
         let (questions, asked) = sync_channel(MOST_QUESTIONS);
         std::thread::Builder::new().name("firewall".into()).spawn(move || answer_all(&asked))?;
-        Ok(Self { questions })
+        Ok(Self::of(questions))
     }
 }
 
 impl Firewall for WindowsFirewall {
     fn inbound(&self, port: &InboundPort) -> Answer {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each of many questions need not wait as long as the first.
+        if silent.is_some_and(|since| since.elapsed() < TIMEOUT) {
+            return Err(FirewallError::Silent);
+        }
+        *silent = None;
+        drop(silent);
+        let answer = self.ask(port);
+        if matches!(answer, Err(FirewallError::Silent)) {
+            *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        answer
+    }
+
+    fn lets_out(&self, program: Option<&str>, protocol: PortProtocol) -> Result<bool, FirewallError> {
+        let mut known = self.outbound.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((read, rules)) if read.elapsed() < READ_AGAIN => Ok(rules.lets_out(program, protocol)),
+            _ => {
+                *known = None;
+                let rules = read_outbound()?;
+                let lets_out = rules.lets_out(program, protocol);
+                *known = Some((Instant::now(), rules));
+                Ok(lets_out)
+            }
+        }
+    }
+}
+
+impl WindowsFirewall {
+    fn of(questions: SyncSender<Question>) -> Self {
+        Self { questions, silent: Mutex::default(), outbound: Mutex::default() }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&self, port: &InboundPort) -> Answer {
         let (answer, answered) = sync_channel(1);
         match self.questions.try_send(Question { port: port.clone(), answer }) {
             Ok(()) => answered.recv_timeout(TIMEOUT).unwrap_or(Err(FirewallError::Silent)),
@@ -54,6 +100,17 @@ impl Firewall for WindowsFirewall {
             Err(TrySendError::Disconnected(_)) => Err(FirewallError::Silent),
         }
     }
+}
+
+/// The rules about packets that leave; none if the firewall is switched off.
+fn read_outbound() -> Result<OutboundRules, FirewallError> {
+    if !sys::runs_firewall()? {
+        return Ok(OutboundRules::default());
+    }
+    sys::outbound_rules().map_err(|error| FirewallError::Refused {
+        what: "say the rules of its firewall",
+        source: io::Error::other(error),
+    })
 }
 
 fn answer_all(questions: &Receiver<Question>) {
@@ -81,7 +138,6 @@ fn ask(manager: &mut Option<sys::FirewallManager>, port: &InboundPort) -> Answer
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port_owner::PortProtocol;
     use tickwire_stack::addr::{Address, Endpoint};
 
     fn port(address: Address) -> InboundPort {
@@ -96,6 +152,20 @@ mod tests {
         for address in [Address::ANY, Address::ANY_V4, Address::v4([10, 0, 0, 1])] {
             assert_eq!(firewall.inbound(&port(address)).unwrap(), InboundVerdict::Allowed);
         }
+        for _ in 0..2 {
+            assert!(firewall.lets_out(None, PortProtocol::Udp).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_firewall_that_does_not_answer_keeps_one_question_waiting() {
+        let (questions, _never_answered) = sync_channel(MOST_QUESTIONS);
+        let firewall = WindowsFirewall::of(questions);
+        let begin = Instant::now();
+        for _ in 0..10 {
+            assert!(matches!(firewall.inbound(&port(Address::ANY)), Err(FirewallError::Silent)));
+        }
+        assert!((TIMEOUT..2 * TIMEOUT).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     }
 
     /// Wine 8 has the method, and does nothing in it (`E_NOTIMPL`). Later it lets everything in.

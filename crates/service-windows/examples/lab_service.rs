@@ -29,7 +29,7 @@ mod service {
     use std::sync::Arc;
     use tickwire_card_windows::card::CardClock;
     use tickwire_card_windows::open::{CardDriver, OpenedCard, open};
-    use tickwire_host_windows::{Firewall, FirewallError, InboundPort, InboundVerdict};
+    use tickwire_host_windows::{Firewall, FirewallError, InboundPort, InboundVerdict, PortProtocol};
     use tickwire_lane_windows::clock;
     use tickwire_lane_windows::control::pipe_name;
     use tickwire_lane_windows::event::WakeEvent;
@@ -43,6 +43,10 @@ mod service {
         fn inbound(&self, port: &InboundPort) -> Result<InboundVerdict, FirewallError> {
             let is_blocked = self.0.contains(&port.local.port);
             Ok(if is_blocked { InboundVerdict::Blocked } else { InboundVerdict::Allowed })
+        }
+
+        fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+            Ok(true)
         }
     }
 

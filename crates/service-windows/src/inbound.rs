@@ -1,6 +1,7 @@
-//! Whether the host's firewall lets packets in that a claim would give to a lane.
+//! Whether the host's firewall lets packets in that a claim would give to a lane, and those out that
+//! it would have sent.
 //!
-//! The firewall sees nothing of what a lane takes. So a port is claimed only if the firewall lets
+//! The firewall sees nothing of what a lane takes and sends. So a port is claimed only if the firewall lets
 //! all packets for it in. A rule for certain remote addresses cannot be honoured on a lane: such a
 //! port stays with the kernel. Packets of a flow answer those of the program itself, and firewalls
 //! let them in.
@@ -39,6 +40,21 @@ impl InboundAnswers {
             let port = InboundPort { program: program.map(str::to_owned), protocol: protocol(bound), local };
             *self.0.entry(port).or_insert_with_key(|port| ask(firewall, port))
         })
+    }
+}
+
+/// Whether a program may send by a lane: connect, or send datagrams.
+///
+/// # Errors
+/// [`Reason::FirewallKeepsIn`], or [`Reason::FirewallUnknown`] if the firewall does not say.
+pub(crate) fn lets_out(firewall: &dyn Firewall, program: Option<&str>, bound: &Bound) -> Result<(), Reason> {
+    match firewall.lets_out(program, protocol(bound)) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Reason::FirewallKeepsIn),
+        Err(error) => {
+            tracing::warn!(%error, local = ?bound.local, "a socket stays with the kernel");
+            Err(Reason::FirewallUnknown)
+        }
     }
 }
 
@@ -116,6 +132,10 @@ mod tests {
                 _ => InboundVerdict::Allowed,
             })
         }
+
+        fn lets_out(&self, program: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+            if self.is_broken { Err(FirewallError::Silent) } else { Ok(program != Some("kept in")) }
+        }
     }
 
     fn bound(address: Address, port: u16, dual: bool) -> Bound {
@@ -159,6 +179,15 @@ mod tests {
         assert_eq!(allow(&rules, &bound(V4[0], 82, false)), Ok(()));
         rules.is_broken = true;
         assert_eq!(allow(&rules, &bound(V4[0], 82, false)), Err(Reason::FirewallUnknown));
+    }
+
+    #[test]
+    fn a_program_whose_packets_may_not_leave_stays_with_the_kernel() {
+        let (mut rules, socket) = (Rules::new(), bound(V4[0], 80, false));
+        assert_eq!(lets_out(&rules, Some("another"), &socket), Ok(()));
+        assert_eq!(lets_out(&rules, Some("kept in"), &socket), Err(Reason::FirewallKeepsIn));
+        rules.is_broken = true;
+        assert_eq!(lets_out(&rules, None, &socket), Err(Reason::FirewallUnknown));
     }
 
     #[test]

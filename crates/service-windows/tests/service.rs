@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{CLAIM, PORTS, REFUSED, Running, ask, claim, hello, socket};
-use std::net::UdpSocket;
-use std::os::windows::io::AsHandle;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use common::{CLAIM, MOST_PORT_TESTS, PORTS, REFUSED, Running, ask, claim, hello, socket};
+use std::net::{TcpListener, UdpSocket};
+use std::os::windows::io::{AsHandle, AsSocket};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{process, thread};
@@ -17,6 +17,7 @@ use tickwire_lane_windows::control::{ClientChannel, Unawaited};
 use tickwire_lane_windows::event::WakeEvent;
 use tickwire_lane_windows::lane_memory::{LaneMemory, LaneSide};
 use tickwire_lane_windows::lane_snapshot::LaneSnapshot;
+use tickwire_lane_windows::pulled_socket::handle_of;
 use tickwire_lane_windows::section::SharedSection;
 use tickwire_stack::Memory;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -191,6 +192,8 @@ fn ports_of_the_block_are_offered_until_all_are_claimed() {
 struct OneRule {
     /// 0: allowed, 1: restricted, 2: blocked, else: no answer.
     verdict: AtomicU32,
+    /// It has a rule against packets that leave.
+    keeps_in: AtomicBool,
     asked: Mutex<Vec<InboundPort>>,
 }
 
@@ -203,6 +206,10 @@ impl Firewall for OneRule {
             2 => Ok(InboundVerdict::Blocked),
             _ => Err(FirewallError::Silent),
         }
+    }
+
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+        Ok(!self.keeps_in.load(SeqCst))
     }
 }
 
@@ -223,7 +230,51 @@ fn a_port_is_claimed_only_if_the_firewall_lets_its_packets_in() {
     let port = udp.local_addr().unwrap().port();
     assert_eq!((asked.protocol, asked.local.port), (PortProtocol::Udp, port));
     rule.verdict.store(0, SeqCst);
+    rule.keeps_in.store(true, SeqCst);
+    assert_eq!(claim(&mut program, &udp), Err(Reason::FirewallKeepsIn));
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let answer = ask(&mut program, &CLAIM, &[handle_of(listener.as_socket())]).0;
+    assert!(matches!(answer, Reply::Claimed { .. }), "what answers is let out: {answer:?}");
+    rule.keeps_in.store(false, SeqCst);
     claim(&mut program, &udp).unwrap();
+}
+
+/// A firewall that takes its time, and notes how many questions it was asked at once.
+#[derive(Default)]
+struct Slow {
+    asked: AtomicU32,
+    most: AtomicU32,
+}
+
+impl Firewall for Slow {
+    fn inbound(&self, _: &InboundPort) -> Result<InboundVerdict, FirewallError> {
+        self.most.fetch_max(self.asked.fetch_add(1, SeqCst) + 1, SeqCst);
+        thread::sleep(Duration::from_millis(20));
+        self.asked.fetch_sub(1, SeqCst);
+        Ok(InboundVerdict::Allowed)
+    }
+
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_users_programs_ask_the_firewall_one_after_the_other() {
+    let slow = Arc::new(Slow::default());
+    let service = Running::behind(Arc::clone(&slow) as Arc<dyn Firewall>);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let (mut program, _) = service.program();
+            scope.spawn(move || {
+                for _ in 0..3 {
+                    claim(&mut program, &socket()).unwrap();
+                }
+            });
+        }
+    });
+    // (And the claims that are there are looked at again.)
+    assert!(slow.most.load(SeqCst) <= 2, "{}", slow.most.load(SeqCst));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! And old connections of the kernel, which were left to it under a claim, come to an end.
 
 use super::Shared;
-use crate::inbound::InboundAnswers;
+use crate::inbound::{self, InboundAnswers};
 use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tickwire_host_windows::{PortProtocol, endpoint_rows};
 use tickwire_lane::control::Reason;
+use tickwire_steer::tables::Protocol;
 
 /// How often the firewall is asked about the ports that are claimed.
 const INTERVAL: Duration = Duration::from_secs(3);
@@ -49,7 +50,11 @@ fn look(shared: &Weak<Shared>) -> Option<()> {
     }
     let mut answers = InboundAnswers::default();
     for (port, image) in claims {
-        match answers.allow(&*firewall, image.as_deref(), &port.bound, &own) {
+        let asked = answers.allow(&*firewall, image.as_deref(), &port.bound, &own).and_then(|()| {
+            let sends = port.bound.protocol == Protocol::Udp;
+            if sends { inbound::lets_out(&*firewall, image.as_deref(), &port.bound) } else { Ok(()) }
+        });
+        match asked {
             // Without an answer the last one holds.
             Ok(()) | Err(Reason::FirewallUnknown) => (),
             Err(reason) => shared.upgrade()?.core().lose(port.lane, port.claim, reason),

@@ -13,6 +13,7 @@ use tickwire_lane::control::{Claim, ClaimKind, ClaimPart, EphemeralPort, Ephemer
 use tickwire_registry::{LaneId, ProvenSocket, justifies};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::Query;
+use tickwire_steer::tables::Protocol;
 
 impl Client<'_> {
     /// Answers `Request::Claim`.
@@ -27,6 +28,9 @@ impl Client<'_> {
         // Before the core is locked: Windows may take its time.
         let (mut socket, mut proven) = self.examine(socket)?;
         socket.share = Some(share);
+        let turn = self.shared.users.turn(&self.client.user.id);
+        let _turn = turn.take();
+        let firewall = &*self.shared.firewall;
         if wanted.0 == ClaimKind::Flow {
             self.choose_source(&mut proven, wanted.1)?;
         }
@@ -35,8 +39,11 @@ impl Client<'_> {
             let own = self.shared.core().own_addresses();
             let bound = &proven.bound;
             justifies(&proven, wanted.0, wanted.1, own.contains(&bound.local.address))?;
-            let firewall = &*self.shared.firewall;
             InboundAnswers::default().allow(firewall, self.image.as_deref(), bound, &own)?;
+        }
+        // (What a listener's connections send answers what was let in.)
+        if wanted.0 == ClaimKind::Flow || proven.bound.protocol == Protocol::Udp {
+            inbound::lets_out(firewall, self.image.as_deref(), &proven.bound)?;
         }
         let process = self.channel.process_id();
         let protocol = inbound::protocol(&proven.bound);
