@@ -142,10 +142,11 @@ impl WindowsService {
             if found == Some(0) {
                 return Ok(());
             }
-            if self.shared.core().has_lost_card() {
-                return Err(io::Error::other("the network card, or its driver, is gone"));
-            }
+            // Not for each program that connects: the core may be busy with others' claims.
             if refreshed.elapsed() >= REFRESH {
+                if self.shared.core().has_lost_card() {
+                    return Err(io::Error::other("the network card, or its driver, is gone"));
+                }
                 self.shared.core().refresh();
                 self.shared.core().leave_ports();
                 refreshed = Instant::now();

@@ -6,10 +6,14 @@ use crate::users::{Resource, UserShare};
 use std::time::{Duration, Instant};
 use tickwire_host_windows::ResolvedPath;
 use tickwire_lane::control::{Push, Reason, Reply};
-use tickwire_stack::path::Query;
+use tickwire_stack::path::{PathState, Query};
 
 /// At most so many paths of a program are looked after. It gets no others.
 const MOST_PATHS: usize = 4096;
+
+/// A program's paths are looked at again no more often than this, one after the other: each is a
+/// call of Windows, and other programs wait meanwhile.
+const PACE: Duration = Duration::from_micros(500);
 
 /// A path that the program has asked for.
 pub(super) struct KeptPath {
@@ -27,6 +31,7 @@ impl Client<'_> {
         let now = Instant::now();
         let generation = self.shared.core().generation();
         let is_anew = std::mem::replace(&mut self.generation, generation) != generation;
+        let least = PACE * self.paths.len() as u32;
         for path in self.paths.iter_mut().filter(|path| is_anew || path.at <= now) {
             let KeptPath { found, since, at, .. } = path;
             let has_changed = if is_anew {
@@ -37,7 +42,8 @@ impl Client<'_> {
             } else {
                 self.shared.core().update(found)
             };
-            *at = now + interval(found, now.saturating_duration_since(*since));
+            let soon = interval(found, now.saturating_duration_since(*since));
+            *at = now + if found.path.state == PathState::Resolving { soon } else { soon.max(least) };
             if has_changed {
                 let push = Push::PathChanged { path: found.path, reason: found.reason };
                 if let Err(error) = self.channel.send(&push, 0, &[])
