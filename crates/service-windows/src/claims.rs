@@ -38,11 +38,14 @@ pub struct Claims<S> {
     held: BTreeMap<ClaimId, HeldClaim<S>>,
     /// How many each lane has.
     counts: BTreeMap<LaneId, usize>,
+    /// How many each port has.
+    taken: BTreeMap<u16, usize>,
 }
 
 impl<S> Default for Claims<S> {
     fn default() -> Self {
-        Self { registry: Registry::default(), held: BTreeMap::new(), counts: BTreeMap::new() }
+        let (held, counts, taken) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { registry: Registry::default(), held, counts, taken }
     }
 }
 
@@ -80,6 +83,7 @@ impl<S> Claims<S> {
         let held = HeldClaim { lane, kind, bound, remote, socket };
         self.held.insert(id, held);
         *self.counts.entry(lane).or_default() += 1;
+        *self.taken.entry(bound.local.port).or_default() += 1;
         Ok(NewClaim { claim: Claim(id), changes })
     }
 
@@ -113,13 +117,12 @@ impl<S> Claims<S> {
     /// [`Reason::BadRequest`] if it is not the lane's.
     pub fn end(&mut self, lane: LaneId, Claim(claim): Claim) -> Result<(Vec<TableChange>, Option<S>), Reason> {
         let changes = self.registry.release(lane, claim)?;
-        if let Some(count) = self.counts.get_mut(&lane) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.counts.remove(&lane);
-            }
+        one_less(&mut self.counts, lane);
+        let held = self.held.remove(&claim);
+        if let Some(held) = &held {
+            one_less(&mut self.taken, held.bound.local.port);
         }
-        Ok((changes, self.held.remove(&claim).map(|held| held.socket)))
+        Ok((changes, held.map(|held| held.socket)))
     }
 
     /// Ends all claims of a lane.
@@ -154,6 +157,13 @@ impl<S> Claims<S> {
         let HeldClaim { kind, bound, remote, .. } = *held;
         let (protocol, local) = (bound.protocol.number(), bound.local);
         Some(ClaimInfo { claim: Claim(claim), kind, protocol, local, remote })
+    }
+
+    /// Whether a claim is that of a listener, which may have accepted connections.
+    #[must_use]
+    pub fn is_listeners(&self, Claim(claim): Claim) -> bool {
+        let is_it = |held: &HeldClaim<S>| held.kind != ClaimKind::Flow && held.bound.protocol == Protocol::Tcp;
+        self.held.get(&claim).is_some_and(is_it)
     }
 
     /// All claims of whole ports.
@@ -192,9 +202,16 @@ impl<S> Claims<S> {
         changes
     }
 
-    /// The ports of which something is claimed.
-    pub fn taken_ports(&self) -> BTreeSet<u16> {
-        self.held.values().map(|held| held.bound.local.port).collect()
+    /// Whether something of a port is claimed.
+    #[must_use]
+    pub fn is_taken(&self, port: u16) -> bool {
+        self.taken.contains_key(&port)
+    }
+
+    /// The ports of which a lane of these has claimed something.
+    pub fn ports_of(&self, lanes: &BTreeSet<LaneId>) -> impl Iterator<Item = (Protocol, u16)> {
+        let of_lanes = self.held.values().filter(|held| lanes.contains(&held.lane));
+        of_lanes.map(|held| (held.bound.protocol, held.bound.local.port))
     }
 
     /// The claims at addresses that the network card does not have any more.
@@ -205,6 +222,16 @@ impl<S> Claims<S> {
         };
         let stranded = self.held.iter().filter(|(_, held)| is_stranded(held));
         stranded.map(|(&claim, held)| (held.lane, Claim(claim))).collect()
+    }
+}
+
+/// Counts one less.
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(&key);
+        }
     }
 }
 
@@ -245,7 +272,11 @@ mod tests {
         let second = claims.next(1, first.claim).unwrap();
         let whole: Vec<_> = claims.ports().map(|port| (port.lane, port.claim, port.bound.local.port)).collect();
         assert_eq!(whole, [(1, udp.claim, 53)]);
-        assert_eq!(claims.taken_ports(), BTreeSet::from([53, 80]));
+        assert!(whole.len() == 1 && !claims.is_listeners(udp.claim) && !claims.is_listeners(tcp.claim));
+        let of_lane: Vec<_> = claims.ports_of(&BTreeSet::from([1, 2])).collect();
+        assert_eq!(of_lane, [(Protocol::Udp, 53), (Protocol::Tcp, 80)]);
+        assert_eq!(claims.ports_of(&BTreeSet::from([2])).count(), 0);
+        assert_eq!([53, 80, 81].map(|port| claims.is_taken(port)), [true, true, false]);
         assert!(claims.stranded(|address| address == HERE).is_empty());
         assert_eq!(claims.stranded(|_| false), [(1, udp.claim), (1, tcp.claim)]);
         assert_eq!((second.kind, second.remote), (ClaimKind::Flow, THERE));
@@ -258,6 +289,7 @@ mod tests {
             ]),
         );
         assert_eq!((changes.len(), sockets.len(), outcome), (2, 1, Err(Reason::BadRequest)));
+        assert_eq!([53, 80].map(|port| claims.is_taken(port)), [false, true]);
         drop(sockets);
         let (changes, sockets) = claims.end_lane(1);
         assert!(!changes.is_empty() && sockets.len() == 1);
@@ -271,6 +303,7 @@ mod tests {
         let listener = ProvenSocket { listens: true, idle: false, ..proven(Protocol::Tcp, 80) };
         let bound = (ClaimKind::Bound, Endpoint::default());
         let made = claim(&mut claims, 1, bound, listener, &socket).unwrap();
+        assert!(claims.is_listeners(made.claim));
         let old = (Endpoint::new(HERE, 80), THERE);
         assert!(claims.except(2, made.claim, &[old]).is_err(), "another lane's");
         assert_eq!(claims.except(1, made.claim, &[old]).unwrap().len(), 1);

@@ -37,7 +37,7 @@ impl Core {
     /// Ports from which a program may connect. `None` if there is no block of such ports.
     pub(in crate::service) fn offer_ports(&mut self, count: usize) -> Option<Vec<u16>> {
         let Self { block, claims, .. } = self;
-        block.as_mut().map(|block| block.offer(count, &claims.taken_ports()))
+        block.as_mut().map(|block| block.offer(count, |port| claims.is_taken(port)))
     }
 
     /// Whether another lane has a live connection between the same ends, which it has accepted.
