@@ -7,6 +7,7 @@ use std::os::windows::io::{AsHandle, AsSocket, BorrowedHandle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, process, thread};
@@ -24,7 +25,13 @@ use tickwire_steer::tables::{NicIndex, Protocol};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A card without a cable.
-struct NoCable(Arc<Woken>);
+struct NoCable {
+    waker: Arc<Woken>,
+    sent: SentFrames,
+}
+
+/// The frames that it was to send.
+type SentFrames = Arc<Mutex<Vec<Vec<u8>>>>;
 
 struct Woken(thread::Thread);
 
@@ -44,7 +51,8 @@ impl PacketCard for NoCable {
     fn pass(&mut self) -> io::Result<()> {
         Ok(())
     }
-    fn send(&mut self, _: &[u8]) -> io::Result<()> {
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.sent.lock().unwrap().push(frame.to_vec());
         Ok(())
     }
     fn set_claimed(&mut self, _: Protocol, port: u16, is_claimed: bool) -> io::Result<()> {
@@ -55,7 +63,7 @@ impl PacketCard for NoCable {
         thread::park_timeout(Duration::from_millis(1));
     }
     fn waker(&self) -> Arc<dyn CardWaker> {
-        Arc::clone(&self.0) as Arc<dyn CardWaker>
+        Arc::clone(&self.waker) as Arc<dyn CardWaker>
     }
 }
 
@@ -70,6 +78,7 @@ pub(crate) struct Running {
     pipe: String,
     stop: Arc<WakeEvent>,
     thread: Option<JoinHandle<()>>,
+    sent: SentFrames,
 }
 
 impl Running {
@@ -84,8 +93,10 @@ impl Running {
         let stop = Arc::new(WakeEvent::new().unwrap());
         let (name, end) = (pipe.clone(), Arc::clone(&stop));
         let (started, is_started) = channel();
+        let sent = SentFrames::default();
+        let of_card = Arc::clone(&sent);
         let thread = thread::spawn(move || {
-            let card = Box::new(NoCable(Arc::new(Woken(thread::current()))));
+            let card = Box::new(NoCable { waker: Arc::new(Woken(thread::current())), sent: of_card });
             let nic = NicDescription { index: 1, mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500 };
             let host = AcceleratedHost::open(nic).unwrap();
             let parts = ServiceParts {
@@ -102,12 +113,17 @@ impl Running {
             service.run(end.as_handle()).unwrap();
         });
         is_started.recv().unwrap();
-        Self { pipe, stop, thread: Some(thread) }
+        Self { pipe, stop, thread: Some(thread), sent }
     }
 
     /// The name of its pipe.
     pub(crate) fn pipe(&self) -> &str {
         &self.pipe
+    }
+
+    /// The frames that the card was to send.
+    pub(crate) fn sent(&self) -> Vec<Vec<u8>> {
+        self.sent.lock().unwrap().clone()
     }
 
     pub(crate) fn connect(&self) -> ClientChannel {

@@ -7,7 +7,7 @@ use tickwire_lane::control::{Claim, Reason};
 
 impl Socket {
     /// If the claim was the socket's, the kernel has the socket from now on. A connection cannot go
-    /// on there: it ends.
+    /// on there: it ends, and so does one that a listener has accepted under this claim.
     pub(super) fn lose(&self, lost: Claim, reason: Reason) {
         let Some(lane) = lane_if_begun() else { return };
         match self.state() {
@@ -20,7 +20,7 @@ impl Socket {
             }
             // One with requests stays: its half of the kernel goes on to receive.
             State::Listener { claim, .. } if claim == lost => drop(self.leave_lane(reason)),
-            State::Tcp { id, claim: Some(claim) } if claim == lost => {
+            State::Tcp { id, claim } if claim.or_else(|| self.port().listeners.get().copied()) == Some(lost) => {
                 let _ = lane.enter(|access| access.stack.tcp_abort(id, access.now));
             }
             _ => return,

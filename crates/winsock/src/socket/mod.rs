@@ -44,7 +44,7 @@ use options::Settings;
 use request::Requests;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::addr::Family;
@@ -109,7 +109,10 @@ pub(crate) enum State {
 
 /// A port, counted by those that use it.
 #[derive(Debug, Default)]
-pub(crate) struct PortInUse;
+pub(crate) struct PortInUse {
+    /// The claim under which a listener's connections are accepted.
+    listeners: OnceLock<Claim>,
+}
 
 /// A socket of IP.
 #[derive(Debug)]

@@ -127,6 +127,7 @@ impl Socket {
             let claim = claimed.inspect_err(|_| {
                 let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
             })?;
+            let _ = self.port().listeners.set(claim);
             self.has_kernel_half.store(true, Relaxed);
             Ok(State::Listener { id, claim })
         };

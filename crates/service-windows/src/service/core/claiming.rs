@@ -69,9 +69,15 @@ impl Core {
         self.claims.ports().map(|port| (port, image(port.lane))).collect()
     }
 
-    /// Ends a claim, if it is there, and has its program told.
+    /// Ends a claim, if it is there, and has its program told. A listener's connections end with
+    /// it, and their peers are told, too, if the address is still there to tell them from.
     pub(in crate::service) fn lose(&mut self, lane: LaneId, claim: Claim, reason: Reason) {
+        let has_accepted = reason != Reason::Address && self.claims.is_listeners(claim);
+        let mut ends = if has_accepted { self.ends(lane) } else { Vec::new() };
         let Ok((changes, socket)) = self.claims.end(lane, claim) else { return };
+        // Connections that another claim of the lane holds go on.
+        ends.retain(|end| !self.claims.owns(lane, end.local, end.remote));
+        self.send_ends(lane, &ends);
         self.withdraw(changes);
         drop(socket);
         tracing::info!(lane, claim = claim.0, %reason, "a claim has ended");

@@ -33,7 +33,7 @@ use tickwire_host_windows::ResolvedPath;
 use tickwire_lane::control::{Name, Reason};
 use tickwire_lane_windows::lane_memory::{LaneMemory, ReadRing, WriteRing};
 use tickwire_lane_windows::thread_priority;
-use tickwire_registry::{LaneId, end_frame, end_segments};
+use tickwire_registry::{EndSegment, LaneId, end_frame, end_segments};
 use tickwire_stack::Memory;
 use tickwire_stack::path::Query;
 use tickwire_steer::counters::{GuardRefusal, LaneCounters};
@@ -207,10 +207,7 @@ impl Core {
     /// then its ports are free.
     pub(super) fn end_lane(&mut self, lane: LaneId) {
         self.send_rest(lane);
-        for some in self.end_frames(lane).chunks(ENDS) {
-            let some = some.to_vec();
-            self.packets.call(move |path| path.send_for(lane, some));
-        }
+        self.send_ends(lane, &self.ends(lane));
         let (changes, sockets) = self.claims.end_lane(lane);
         self.withdraw(changes);
         let ended = self.packets.call(move |path| path.remove_lane(lane)).unwrap_or_default();
@@ -250,11 +247,19 @@ impl Core {
         }
     }
 
-    /// The frames that end the live connections of a lane, as its program has noted them.
-    fn end_frames(&self, lane: LaneId) -> Vec<Vec<u8>> {
+    /// The segments that end the live connections of a lane, as its program has noted them.
+    fn ends(&self, lane: LaneId) -> Vec<EndSegment> {
         let rows = self.lanes.get(&lane).map_or(&[][..], |record| record.memory.rows());
         let owns = |local, remote| self.claims.owns(lane, local, remote);
-        rows.iter().flat_map(|row| end_segments(row, owns)).filter_map(|end| end_frame(&end)).collect()
+        rows.iter().flat_map(|row| end_segments(row, owns)).collect()
+    }
+
+    /// Sends such segments, which the lane may still send.
+    fn send_ends(&self, lane: LaneId, ends: &[EndSegment]) {
+        for some in ends.chunks(ENDS) {
+            let some = some.iter().filter_map(end_frame).collect();
+            self.packets.call(move |path| path.send_for(lane, some));
+        }
     }
 
     /// Reads addresses and routes again, and ends claims whose addresses have gone. Returns whether
