@@ -187,6 +187,54 @@ fn ports_of_the_block_are_offered_until_all_are_claimed() {
     assert!(sockets.len() > 10);
 }
 
+#[test]
+fn a_user_has_its_share_of_the_drivers_filter_and_neighbouring_ports_take_little_of_it() {
+    let service = Running::new();
+    let (mut program, _) = service.program();
+    let sockets = (45_000..47_000).step_by(3).filter_map(|port| UdpSocket::bind(("0.0.0.0", port)).ok());
+    let mut sockets: Vec<_> = sockets.take(MOST_PORT_TESTS / 4 * 3 + 1).collect();
+    let one_more = sockets.pop().unwrap();
+    for socket in &sockets {
+        claim(&mut program, socket).unwrap();
+    }
+    assert_eq!(claim(&mut program, &one_more), Err(Reason::UserPortLimit));
+    let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
+    // One between two others: the three are one range, of two tests.
+    let between = sockets.windows(2).find_map(|pair| {
+        let of_pair = [port(&pair[0]) + 1, port(&pair[0]) + 2].map(|port| UdpSocket::bind(("0.0.0.0", port)).ok());
+        let [Some(first), Some(second)] = of_pair else { return None };
+        (port(&pair[1]) == port(&pair[0]) + 3).then_some([first, second])
+    });
+    let [first, second] = between.unwrap();
+    assert_eq!(claim(&mut program, &first), Err(Reason::UserPortLimit), "a range takes a test more");
+    let parts = |claim| Parts::new(&[ClaimPart { claim, remote: Endpoint::default() }]);
+    let Reply::LaneInfo { info, .. } = ask(&mut program, &Request::ListLanes { after: 0 }, &[]).0 else { panic!() };
+    let list = Request::ListClaims { lane: info.lane, after: Claim(0) };
+    let Reply::Held { held } = ask(&mut program, &list, &[]).0 else { panic!() };
+    assert!(matches!(ask(&mut program, &Request::Release { parts: parts(held.claim) }, &[]).0, Reply::Done));
+    for socket in [&first, &second] {
+        claim(&mut program, socket).unwrap();
+    }
+}
+
+#[test]
+fn a_user_has_three_captures_at_a_time_and_is_told_so() {
+    let service = Running::new();
+    let capture = Request::Capture { lane: 0, snaplen: 64 };
+    let begin = || {
+        let mut reader = service.connect();
+        let (reply, handles) = ask(&mut reader, &capture, &[]);
+        (reader, reply, handles.len())
+    };
+    let mut readers: Vec<_> = (0..3).map(|_| begin()).collect();
+    assert!(readers.iter().all(|(_, reply, handles)| matches!(reply, Reply::Capturing) && *handles == 3));
+    let (mut refused, reply, _) = begin();
+    assert!(matches!(reply, Reply::Refused { reason: Reason::UserCaptureLimit, .. }), "{reply:?}");
+    readers.pop();
+    // When it has noticed.
+    wait_until(|| matches!(ask(&mut refused, &capture, &[]).0, Reply::Capturing));
+}
+
 /// A firewall that says the same of every port, and notes what it was asked.
 #[derive(Default)]
 struct OneRule {

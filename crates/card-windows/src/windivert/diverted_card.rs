@@ -14,7 +14,7 @@ mod filter_change;
 use super::batch::{BatchedPacket, OutgoingBatch, ReceivedBatch};
 use super::driver::{DivertDriver, DivertHandle, Reception};
 use super::error::WinDivertError;
-use super::filter::DivertedPorts;
+use super::filter::{DivertedPorts, MOST_PORT_TESTS};
 use super::ip_packet;
 use super::port_block::PortBlock;
 use super::record::{AddressRecord, RecordFlag};
@@ -248,6 +248,10 @@ impl<D: DivertDriver> PacketCard for DivertedCard<D> {
             self.unmark(protocol, port);
             io::Error::other(error)
         })
+    }
+
+    fn most_port_tests(&self) -> Option<usize> {
+        Some(MOST_PORT_TESTS)
     }
 
     fn prepare(&mut self, ports: &[(Protocol, u16)]) -> Option<SlowWork> {

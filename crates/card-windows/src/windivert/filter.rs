@@ -22,6 +22,9 @@ const ERRORS: &str = "icmp.Type == 3 or icmp.Type == 11 or icmp.Type == 12 or ic
 /// Tests of [`ARRIVALS`], of the protocols, and of [`ERRORS`].
 const OTHER_TESTS: usize = 3 + 2 + 4;
 
+/// The most tests that ports may take.
+pub const MOST_PORT_TESTS: usize = MOST_TESTS - OTHER_TESTS;
+
 /// The ports of which the driver takes packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DivertedPorts {
@@ -61,6 +64,13 @@ impl DivertedPorts {
         self.tcp.is_subset(&others.tcp) && self.udp.is_subset(&others.udp)
     }
 
+    /// How many tests of a filter these ports take. Those of several sets together take no more than
+    /// each set by itself.
+    #[must_use]
+    pub fn tests(&self) -> usize {
+        ranges(&self.tcp).iter().chain(&ranges(&self.udp)).map(tests_of).sum()
+    }
+
     /// The filter that takes the packets for these ports from an interface, and ICMP errors. Of no
     /// port it takes nothing.
     ///
@@ -71,7 +81,7 @@ impl DivertedPorts {
             return Ok("false".into());
         }
         let (tcp, udp) = (ranges(&self.tcp), ranges(&self.udp));
-        let tests = OTHER_TESTS + tcp.iter().chain(&udp).map(tests_of).sum::<usize>();
+        let tests = OTHER_TESTS + self.tests();
         if tests > MOST_TESTS {
             return Err(WinDivertError::TooManyPorts { tests, most: MOST_TESTS });
         }
@@ -146,6 +156,8 @@ mod tests {
         assert_eq!(tests, MOST_TESTS);
         let refused = ports(&single, &[7]).filter(1).unwrap_err();
         assert!(matches!(refused, WinDivertError::TooManyPorts { tests: 256, most: 255 }), "{refused}");
+        assert_eq!(ports(&single, &[]).tests(), MOST_PORT_TESTS);
+        assert_eq!(ports(&[1, 2, 3, 5], &[3]).tests(), 2 + 1 + 1);
         let all: Vec<u16> = (0..=65_535).collect();
         assert!(ports(&all, &all).filter(1).unwrap().contains("tcp.DstPort >= 0 and tcp.DstPort <= 65535"));
     }

@@ -4,7 +4,6 @@
 use std::net::UdpSocket;
 use std::ops::RangeInclusive;
 use std::os::windows::io::{AsHandle, AsSocket, BorrowedHandle};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -59,6 +58,9 @@ impl PacketCard for NoCable {
         // Stands for any that a driver may refuse.
         if port == REFUSED && is_claimed { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
+    fn most_port_tests(&self) -> Option<usize> {
+        Some(MOST_PORT_TESTS)
+    }
     fn wait(&mut self, _: Duration) {
         thread::park_timeout(Duration::from_millis(1));
     }
@@ -69,6 +71,9 @@ impl PacketCard for NoCable {
 
 /// The ports that are offered for connections.
 pub(crate) const PORTS: RangeInclusive<u16> = 36_000..=36_019;
+
+/// So many tests of the driver's filter claimed ports may take, those of one user three quarters.
+pub(crate) const MOST_PORT_TESTS: usize = 24;
 
 /// A port of which the driver does not take the packets.
 pub(crate) const REFUSED: u16 = 47_391;

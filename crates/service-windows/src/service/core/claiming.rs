@@ -4,10 +4,12 @@ use super::Core;
 use crate::claims::{NewClaim, PortClaim};
 use crate::packet_thread::{Begun, PacketPath};
 use crate::service::handle_thread::PulledSocket;
+use crate::users;
 use std::io;
 use std::sync::Arc;
+use tickwire_card_windows::windivert::filter::DivertedPorts;
 use tickwire_lane::control::{Claim, ClaimKind, Parts, Reason};
-use tickwire_registry::{LaneId, ProvenSocket, TableChange, end_segments};
+use tickwire_registry::{Bound, LaneId, ProvenSocket, TableChange, end_segments};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::table::SocketRow;
 
@@ -23,6 +25,7 @@ impl Core {
         if wanted.0 == ClaimKind::Flow && self.others_have(lane, local, wanted.1) {
             return Err(Reason::PortTaken);
         }
+        self.filter_has_room(lane, &socket.1.bound)?;
         let host = &self.host;
         let NewClaim { claim, changes } = self.claims.claim(lane, wanted, socket, |address| host.is_ours(address))?;
         if let Err(error) = self.apply(&Arc::from(changes)) {
@@ -32,6 +35,25 @@ impl Core {
         }
         tracing::debug!(lane, claim = claim.0, %local, "claimed");
         Ok((claim, local))
+    }
+
+    /// Whether the driver's filter has room for a port beside those that the lane's user has there
+    /// already. Neighbouring ports take less of it, and those of the block are in it once for all.
+    fn filter_has_room(&self, lane: LaneId, bound: &Bound) -> Result<(), Reason> {
+        let is_of_block = |port| self.block.as_ref().is_some_and(|block| block.contains(port));
+        let (Some(most), Some(asking)) = (self.most_port_tests, self.lanes.get(&lane)) else { return Ok(()) };
+        let (protocol, port) = (bound.protocol, bound.local.port);
+        if is_of_block(port) {
+            return Ok(());
+        }
+        let of_user = self.lanes.iter().filter(|(_, record)| record.user.id == asking.user.id);
+        let lanes = of_user.map(|(&lane, _)| lane).collect();
+        let mut ports = DivertedPorts::default();
+        for (protocol, port) in self.claims.ports_of(&lanes).filter(|&(_, port)| !is_of_block(port)) {
+            ports.set(protocol, port, true);
+        }
+        let is_new = ports.set(protocol, port, true);
+        if is_new && ports.tests() > users::share_of(most) { Err(Reason::UserPortLimit) } else { Ok(()) }
     }
 
     /// Ports from which a program may connect. `None` if there is no block of such ports.

@@ -94,6 +94,8 @@ pub(super) struct Core {
     driver: &'static str,
     /// There is a driver: lanes get packets.
     has_driver: bool,
+    /// The most tests that claimed ports may take in its filter.
+    most_port_tests: Option<usize>,
     /// Programs that stay on the kernel, by a number for each.
     unserved: BTreeMap<u64, UnservedProgram>,
     last: LaneId,
@@ -111,7 +113,7 @@ impl Core {
         host: AcceleratedHost,
         ports: Option<RangeInclusive<u16>>,
     ) -> io::Result<Self> {
-        let has_driver = card.has_driver();
+        let (has_driver, most_port_tests) = (card.has_driver(), card.most_port_tests());
         let block = ports.map(|ports| {
             card.set_block(ports.clone());
             PortBlock::new(ports)
@@ -133,6 +135,7 @@ impl Core {
             block,
             driver,
             has_driver,
+            most_port_tests,
             unserved,
             last,
             last_unserved,
