@@ -142,9 +142,9 @@ pub(crate) struct Run {
 /// Show programs on the fast path, their sockets and the counters.
 ///
 /// The figures come from the lanes' memory, without asking the programs. For every socket it says
-/// whether it is accelerated and, if not, why. A user sees its own programs, and an administrator
-/// (of an elevated console) those of all users. On a console too narrow for the table each socket
-/// has a few lines.
+/// whether it is accelerated and, if not, why. A user sees its own programs that are not elevated,
+/// and an administrator (of an elevated console) those of all users. On a console too narrow for
+/// the table each socket has a few lines.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("manual/stat.txt"))]
 pub(crate) struct Stat {
