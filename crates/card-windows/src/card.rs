@@ -110,9 +110,9 @@ pub trait PacketCard: Send {
     /// If the driver cannot do that: the port stays the kernel's.
     fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()>;
 
-    /// The most tests of its driver's filter that claimed ports may take
-    /// ([`DivertedPorts::tests`](crate::windivert::filter::DivertedPorts::tests)). `None`: there is no
-    /// such limit.
+    /// The most tests of its driver's filter that claimed ports may take: see
+    /// [`DivertedPorts::tests`](crate::windivert::filter::DivertedPorts::tests). `None`: there is
+    /// no such limit.
     fn most_port_tests(&self) -> Option<usize> {
         None
     }

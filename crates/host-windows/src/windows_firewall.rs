@@ -1,4 +1,5 @@
-//! Windows' own firewall, asked on a thread of its own. Its rules about packets that leave are read.
+//! Windows' own firewall, asked on a thread of its own. Its rules about packets that leave are
+//! read.
 //!
 //! | the firewall | answer |
 //! |---|---|

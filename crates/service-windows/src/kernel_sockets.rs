@@ -2,9 +2,9 @@
 //! some of which the program's own process may have set.
 //!
 //! On Windows a socket at any address may be bound over one that another process has at one
-//! address, which keeps its packets. Sockets of several processes may have the very same address and
-//! port (`SO_REUSEADDR`). A claim would take the packets of the others. And connections that the
-//! kernel has stay with it: they are not known to a lane.
+//! address, which keeps its packets. Sockets of several processes may have the very same address
+//! and port (`SO_REUSEADDR`). A claim would take the packets of the others. And connections that
+//! the kernel has stay with it: they are not known to a lane.
 //!
 //! Windows lists each UDP socket and each listener with its process. So one that is not listed is
 //! none: its name is what the program's process has written into it. Windows does not list TCP

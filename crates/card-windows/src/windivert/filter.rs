@@ -64,8 +64,8 @@ impl DivertedPorts {
         self.tcp.is_subset(&others.tcp) && self.udp.is_subset(&others.udp)
     }
 
-    /// How many tests of a filter these ports take. Those of several sets together take no more than
-    /// each set by itself.
+    /// How many tests of a filter these ports take. Those of several sets together take no more
+    /// than each set by itself.
     #[must_use]
     pub fn tests(&self) -> usize {
         ranges(&self.tcp).iter().chain(&ranges(&self.udp)).map(tests_of).sum()

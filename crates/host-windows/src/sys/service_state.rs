@@ -32,8 +32,8 @@ impl Drop for Opened {
 /// switched off filters nothing.
 ///
 /// # Errors
-/// If the service manager does not say; [`FirewallError::Stopped`] if it may start at any time. While
-/// Windows starts it filters by rules of its own, before its service runs.
+/// If the service manager does not say; [`FirewallError::Stopped`] if it may start at any time.
+/// While Windows starts it filters by rules of its own, before its service runs.
 pub(crate) fn runs_firewall() -> Result<bool, FirewallError> {
     let refused = |source| FirewallError::Refused { what: "say whether its firewall runs", source };
     // SAFETY: no names: this machine, and the active services.

@@ -186,7 +186,7 @@ reasons! {
     FirewallRestricts = 81: "Windows' firewall lets packets for this program and port in from certain addresses only, which only the kernel can honour";
     /// The firewall's service runs, and gives no answer.
     FirewallUnknown = 82: "Windows' firewall did not say whether it lets packets for this program and port in: see the service's log";
-    /// Windows: packets that a lane sends are not seen by the firewall, which has rules against some.
+    /// Windows: packets that a lane sends are not seen by the firewall, which would block some.
     FirewallKeepsIn = 90: "Windows' firewall has a rule against outgoing packets of this program, or blocks them by default, which only the kernel can honour";
     /// Windows: `service_windows::users`.
     UserConnectionLimit = 83: "this user has all the connections to the service it may have";
