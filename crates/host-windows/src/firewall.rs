@@ -61,11 +61,13 @@ pub trait Firewall: Send + Sync {
     fn inbound(&self, port: &InboundPort) -> Result<InboundVerdict, FirewallError>;
 
     /// Whether no rule may keep a program's own packets from leaving, by the rules of some seconds
-    /// ago at most. `program`: the full path of its file; `None`: any program.
+    /// ago at most. `program`: the full path of its file; `None`: any program. `port`: that of the
+    /// peer; `None`: any.
     ///
     /// # Errors
     /// As [`Firewall::inbound`].
-    fn lets_out(&self, program: Option<&str>, protocol: PortProtocol) -> Result<bool, FirewallError>;
+    fn lets_out(&self, program: Option<&str>, protocol: PortProtocol, port: Option<u16>)
+    -> Result<bool, FirewallError>;
 }
 
 /// No firewall: everything comes in.
@@ -77,7 +79,7 @@ impl Firewall for NoFirewall {
         Ok(InboundVerdict::Allowed)
     }
 
-    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol, _: Option<u16>) -> Result<bool, FirewallError> {
         Ok(true)
     }
 }

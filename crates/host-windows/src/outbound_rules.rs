@@ -5,9 +5,13 @@
 //! What may hold for a program counts: the kernel decides whether it does, for its own sockets.
 
 use crate::port_owner::PortProtocol;
+use std::ops::RangeInclusive;
 
 /// `DefaultOutboundAction`: what no rule allows is blocked.
 const BLOCK: u32 = 1;
+
+/// The fields with the peer's ports, each of which a rule may have several times.
+const PEERS_PORTS: [&str; 2] = ["RPort", "RPort2_10"];
 
 /// The settings of one profile of networks. A setting that is not there has its usual value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,8 @@ struct BlockRule {
     program: Option<String>,
     /// The number of the protocol; `None`: any.
     protocol: Option<u8>,
+    /// The peer's ports; none: any.
+    ports: Vec<RangeInclusive<u16>>,
 }
 
 /// All of them.
@@ -58,12 +64,14 @@ impl OutboundRules {
         }
         let program = value("App").map(|path| expand(path).to_lowercase());
         let protocol = value("Protocol").and_then(|number| number.parse().ok());
-        self.rules.push(BlockRule { program, protocol });
+        let of_ports = fields().filter(|(name, _)| PEERS_PORTS.iter().any(|known| known.eq_ignore_ascii_case(name)));
+        let ports = of_ports.map(|(_, text)| port_range(text)).collect::<Option<_>>().unwrap_or_default();
+        self.rules.push(BlockRule { program, protocol, ports });
     }
 
     /// Whether nothing here may keep a program's packets from leaving. `program`: the path of its
-    /// file, if it is known.
-    pub(crate) fn lets_out(&self, program: Option<&str>, protocol: PortProtocol) -> bool {
+    /// file, if it is known. `port`: that of the peer, if there is one only.
+    pub(crate) fn lets_out(&self, program: Option<&str>, protocol: PortProtocol, port: Option<u16>) -> bool {
         let program = program.map(str::to_lowercase);
         let number = match protocol {
             PortProtocol::Tcp => 6,
@@ -71,10 +79,17 @@ impl OutboundRules {
         };
         let may_hold = |rule: &BlockRule| {
             let is_of_program = rule.program.is_none() || program.is_none() || rule.program == program;
-            is_of_program && rule.protocol.is_none_or(|of_rule| of_rule == number)
+            let is_of_port = |port| rule.ports.is_empty() || rule.ports.iter().any(|ports| ports.contains(&port));
+            is_of_program && rule.protocol.is_none_or(|of_rule| of_rule == number) && port.is_none_or(is_of_port)
         };
         !self.blocks_by_default && !self.rules.iter().any(may_hold)
     }
+}
+
+/// Ports of a rule: one, or a range. `None`: a name that stands for some (`RPC`).
+fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some(first.parse().ok()?..=last.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -92,7 +107,7 @@ mod tests {
     }
 
     fn lets_out(stored: &str, program: Option<&str>) -> [bool; 2] {
-        [PortProtocol::Tcp, PortProtocol::Udp].map(|protocol| rules(&[stored]).lets_out(program, protocol))
+        [PortProtocol::Tcp, PortProtocol::Udp].map(|protocol| rules(&[stored]).lets_out(program, protocol, None))
     }
 
     #[test]
@@ -101,6 +116,12 @@ mod tests {
         assert_eq!(lets_out(of_program, PROGRAM), [false; 2]);
         assert_eq!(lets_out(of_program, Some(r"C:\other.exe")), [true; 2]);
         assert_eq!(lets_out(of_program, None), [false; 2], "it may be this one");
+        let of_ports = r"v2.10|Action=Block|Active=TRUE|Dir=Out|Protocol=6|RPort=445|RPort2_10=137-139|Name=No files|";
+        let to = |port| rules(&[of_ports]).lets_out(PROGRAM, PortProtocol::Tcp, Some(port));
+        assert_eq!([444, 445, 446, 137, 139, 140].map(to), [true, false, true, false, false, true]);
+        assert_eq!(lets_out(of_ports, PROGRAM), [false, true], "to any port");
+        let unknown = rules(&["|Action=Block|Active=TRUE|Dir=Out|RPort=RPC|RPort=7|"]);
+        assert!(!unknown.lets_out(PROGRAM, PortProtocol::Tcp, Some(9)));
         let of_all = "v2.10|Action=Block|Active=TRUE|Dir=Out|Protocol=17|RPort=53|Name=No DNS|";
         assert_eq!(lets_out(of_all, PROGRAM), [true, false]);
     }
@@ -131,7 +152,7 @@ mod tests {
             let mut rules = OutboundRules::default();
             rules.add_profile(FirewallProfile { is_on: Some(1), outbound: None });
             rules.add_profile(FirewallProfile { is_on, outbound });
-            assert_eq!(rules.lets_out(PROGRAM, PortProtocol::Tcp), lets_out, "{is_on:?} {outbound:?}");
+            assert_eq!(rules.lets_out(PROGRAM, PortProtocol::Tcp, Some(80)), lets_out, "{is_on:?} {outbound:?}");
         }
     }
 }

@@ -72,14 +72,19 @@ impl Firewall for WindowsFirewall {
         answer
     }
 
-    fn lets_out(&self, program: Option<&str>, protocol: PortProtocol) -> Result<bool, FirewallError> {
+    fn lets_out(
+        &self,
+        program: Option<&str>,
+        protocol: PortProtocol,
+        port: Option<u16>,
+    ) -> Result<bool, FirewallError> {
         let mut known = self.outbound.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
-            Some((read, rules)) if read.elapsed() < READ_AGAIN => Ok(rules.lets_out(program, protocol)),
+            Some((read, rules)) if read.elapsed() < READ_AGAIN => Ok(rules.lets_out(program, protocol, port)),
             _ => {
                 *known = None;
                 let rules = read_outbound()?;
-                let lets_out = rules.lets_out(program, protocol);
+                let lets_out = rules.lets_out(program, protocol, port);
                 *known = Some((Instant::now(), rules));
                 Ok(lets_out)
             }
@@ -154,7 +159,7 @@ mod tests {
             assert_eq!(firewall.inbound(&port(address)).unwrap(), InboundVerdict::Allowed);
         }
         for _ in 0..2 {
-            assert!(firewall.lets_out(None, PortProtocol::Udp).unwrap());
+            assert!(firewall.lets_out(None, PortProtocol::Udp, None).unwrap());
         }
     }
 

@@ -45,7 +45,7 @@ mod service {
             Ok(if is_blocked { InboundVerdict::Blocked } else { InboundVerdict::Allowed })
         }
 
-        fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+        fn lets_out(&self, _: Option<&str>, _: PortProtocol, _: Option<u16>) -> Result<bool, FirewallError> {
             Ok(true)
         }
     }

@@ -1,10 +1,10 @@
-//! Whether the host's firewall lets packets in that a claim would give to a lane, and those out that
-//! it would have sent.
+//! Whether the host's firewall lets packets in that a claim would give to a lane, and those out
+//! that the lane would send.
 //!
-//! The firewall sees nothing of what a lane takes and sends. So a port is claimed only if the firewall lets
-//! all packets for it in. A rule for certain remote addresses cannot be honoured on a lane: such a
-//! port stays with the kernel. Packets of a flow answer those of the program itself, and firewalls
-//! let them in.
+//! The firewall sees nothing of what a lane takes and sends. So a port is claimed only if the
+//! firewall lets all packets for it in. A rule for certain remote addresses cannot be honoured on a
+//! lane: such a port stays with the kernel. Packets of a flow answer those of the program itself,
+//! and firewalls let them in; it is asked whether those of the program may leave.
 
 use std::collections::HashMap;
 use tickwire_host_windows::{Firewall, InboundPort, InboundVerdict, PortProtocol};
@@ -43,12 +43,17 @@ impl InboundAnswers {
     }
 }
 
-/// Whether a program may send by a lane: connect, or send datagrams.
+/// Whether a program may send by a lane: connect to a port of the peer, or send datagrams (`None`).
 ///
 /// # Errors
 /// [`Reason::FirewallKeepsIn`], or [`Reason::FirewallUnknown`] if the firewall does not say.
-pub(crate) fn lets_out(firewall: &dyn Firewall, program: Option<&str>, bound: &Bound) -> Result<(), Reason> {
-    match firewall.lets_out(program, protocol(bound)) {
+pub(crate) fn lets_out(
+    firewall: &dyn Firewall,
+    program: Option<&str>,
+    bound: &Bound,
+    port: Option<u16>,
+) -> Result<(), Reason> {
+    match firewall.lets_out(program, protocol(bound), port) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Reason::FirewallKeepsIn),
         Err(error) => {
@@ -133,7 +138,7 @@ mod tests {
             })
         }
 
-        fn lets_out(&self, program: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+        fn lets_out(&self, program: Option<&str>, _: PortProtocol, _: Option<u16>) -> Result<bool, FirewallError> {
             if self.is_broken { Err(FirewallError::Silent) } else { Ok(program != Some("kept in")) }
         }
     }
@@ -184,10 +189,10 @@ mod tests {
     #[test]
     fn a_program_whose_packets_may_not_leave_stays_with_the_kernel() {
         let (mut rules, socket) = (Rules::new(), bound(V4[0], 80, false));
-        assert_eq!(lets_out(&rules, Some("another"), &socket), Ok(()));
-        assert_eq!(lets_out(&rules, Some("kept in"), &socket), Err(Reason::FirewallKeepsIn));
+        assert_eq!(lets_out(&rules, Some("another"), &socket, None), Ok(()));
+        assert_eq!(lets_out(&rules, Some("kept in"), &socket, Some(80)), Err(Reason::FirewallKeepsIn));
         rules.is_broken = true;
-        assert_eq!(lets_out(&rules, None, &socket), Err(Reason::FirewallUnknown));
+        assert_eq!(lets_out(&rules, None, &socket, None), Err(Reason::FirewallUnknown));
     }
 
     #[test]

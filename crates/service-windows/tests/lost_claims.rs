@@ -37,7 +37,7 @@ impl Firewall for OneRule {
         Ok(if self.blocks.load(SeqCst) { InboundVerdict::Blocked } else { InboundVerdict::Allowed })
     }
 
-    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol, _: Option<u16>) -> Result<bool, FirewallError> {
         Ok(true)
     }
 }

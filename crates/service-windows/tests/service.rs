@@ -256,7 +256,7 @@ impl Firewall for OneRule {
         }
     }
 
-    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol, _: Option<u16>) -> Result<bool, FirewallError> {
         Ok(!self.keeps_in.load(SeqCst))
     }
 }
@@ -302,7 +302,7 @@ impl Firewall for Slow {
         Ok(InboundVerdict::Allowed)
     }
 
-    fn lets_out(&self, _: Option<&str>, _: PortProtocol) -> Result<bool, FirewallError> {
+    fn lets_out(&self, _: Option<&str>, _: PortProtocol, _: Option<u16>) -> Result<bool, FirewallError> {
         Ok(true)
     }
 }

@@ -1,5 +1,5 @@
-//! The rules of Windows' firewall, as the registry has them: those of this machine, and those of its
-//! group policies.
+//! The rules of Windows' firewall, as the registry has them: those of this machine, and those of
+//! its group policies.
 
 use super::refused;
 use crate::error::{IpHelperError, Result};
@@ -149,7 +149,7 @@ mod tests {
         let mut texts = 0;
         key.for_each(|value| texts += usize::from(matches!(value, Value::Text(text) if !text.is_empty()))).unwrap();
         assert!(texts > 0);
-        assert!(outbound_rules().unwrap().lets_out(None, PortProtocol::Tcp), "Wine has no rules");
+        assert!(outbound_rules().unwrap().lets_out(None, PortProtocol::Tcp, None), "Wine has no rules");
         assert!(expanded(r"%SystemRoot%\x").to_lowercase().ends_with(r"windows\x"));
     }
 }

@@ -52,7 +52,7 @@ fn look(shared: &Weak<Shared>) -> Option<()> {
     for (port, image) in claims {
         let asked = answers.allow(&*firewall, image.as_deref(), &port.bound, &own).and_then(|()| {
             let sends = port.bound.protocol == Protocol::Udp;
-            if sends { inbound::lets_out(&*firewall, image.as_deref(), &port.bound) } else { Ok(()) }
+            if sends { inbound::lets_out(&*firewall, image.as_deref(), &port.bound, None) } else { Ok(()) }
         });
         match asked {
             // Without an answer the last one holds.

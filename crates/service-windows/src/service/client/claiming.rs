@@ -42,8 +42,9 @@ impl Client<'_> {
             InboundAnswers::default().allow(firewall, self.image.as_deref(), bound, &own)?;
         }
         // (What a listener's connections send answers what was let in.)
-        if wanted.0 == ClaimKind::Flow || proven.bound.protocol == Protocol::Udp {
-            inbound::lets_out(firewall, self.image.as_deref(), &proven.bound)?;
+        let peers_port = (wanted.0 == ClaimKind::Flow).then_some(wanted.1.port);
+        if peers_port.is_some() || proven.bound.protocol == Protocol::Udp {
+            inbound::lets_out(firewall, self.image.as_deref(), &proven.bound, peers_port)?;
         }
         let process = self.channel.process_id();
         let protocol = inbound::protocol(&proven.bound);
