@@ -92,14 +92,14 @@ pub const fn share_of(all: usize) -> usize {
 #[derive(Debug, Default)]
 struct Taken {
     counts: [usize; RESOURCES],
-    turn: Turn,
+    turn: ClaimTurn,
 }
 
 /// The turn of one of a user's programs to claim a port: see [`Users::turn`].
 #[derive(Clone, Debug, Default)]
-pub struct Turn(Arc<Mutex<()>>);
+pub struct ClaimTurn(Arc<Mutex<()>>);
 
-impl Turn {
+impl ClaimTurn {
     /// Waits for it.
     pub fn take(&self) -> MutexGuard<'_, ()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -119,7 +119,7 @@ impl Users {
     /// time for each, and are asked for one at a time: however many programs of a user ask, another
     /// user waits for one of them. It is the same for as long as the user has something.
     #[must_use]
-    pub fn turn(&self, user: &UserId) -> Turn {
+    pub fn turn(&self, user: &UserId) -> ClaimTurn {
         self.lock().get(user).map(|taken| taken.turn.clone()).unwrap_or_default()
     }
 
