@@ -28,6 +28,10 @@ const POLL: Duration = Duration::from_micros(100);
 /// How often what packets have taught is tidied up.
 const TIDY: Duration = Duration::from_secs(1);
 
+/// A lane is drained so many times at most: by then its ring is empty, unless its program goes on
+/// to send.
+const MOST_DRAINS: usize = 2048;
+
 /// Wakes the threads of a lane's program.
 pub trait LaneWaker: Send {
     /// Wakes those.
@@ -265,6 +269,13 @@ impl<R: RingMemory + 'static, P: ProducerMemory + 'static> PacketThread<R, P> {
         self.jobs.as_ref()?.send(job).ok()?;
         self.waker.wake();
         answered.recv().ok()
+    }
+
+    /// Sends what a lane's program has left in its transmit ring. Other lanes have their turns
+    /// meanwhile.
+    pub fn drain(&self, lane: LaneNumber) {
+        let is_left = |_: &usize| self.call(move |path| path.drain(lane)).is_some_and(|sent| sent > 0);
+        let _ = (0..MOST_DRAINS).take_while(is_left).count();
     }
 
     /// What ends the thread's sleep: for programs that have put something into a transmit ring.

@@ -155,6 +155,12 @@ fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), data: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// What a program says of a packet that it sends.
+fn outgoing() -> ReceiveMetadata {
+    let at = tickwire_stack::time::Instant::from_nanos(0);
+    ReceiveMetadata { len: 0, segment: 0, checksum: Checksum::Unknown, at, interface: 0 }
+}
+
 /// A thread whose lane 7 has a program, which is the test.
 struct Host {
     wire: Arc<Wire>,
@@ -224,17 +230,28 @@ fn packets_cross_while_the_thread_sleeps_and_wake_both_sides() {
     assert_eq!(host.wire.until(|state| state.passed.pop()), others);
     host.asleep();
     let answer = udp((HERE, 9), (PEER, 5), b"out");
-    let packet = ReceiveMetadata {
-        len: 0,
-        segment: 0,
-        checksum: Checksum::Unknown,
-        at: tickwire_stack::time::Instant::from_nanos(0),
-        interface: 0,
-    };
-    assert!(host.transmit.put(&packet, &[&answer]));
+    assert!(host.transmit.put(&outgoing(), &[&answer]));
     assert_eq!(host.transmit.publish(), Wakes::Waiters);
     host.thread.waker().wake();
     assert_eq!(host.wire.until(|state| state.sent.pop()), answer);
+}
+
+#[test]
+fn what_was_sent_before_a_claim_is_released_still_leaves() {
+    let mut host = Host::new();
+    host.claim(9).unwrap();
+    host.asleep();
+    // More than a lane's turn. The thread is not woken for them, as if it had not come to them yet.
+    let datagrams: Vec<Vec<u8>> = (0..100).map(|number| udp((HERE, 9), (PEER, 5), &[number])).collect();
+    for datagram in &datagrams {
+        assert!(host.transmit.put(&outgoing(), &[datagram]));
+    }
+    let _ = host.transmit.publish();
+    host.thread.drain(7);
+    let claim = host.registry.of_lane(7)[0];
+    let changes = host.registry.release(7, claim).unwrap();
+    assert_eq!(host.thread.call(move |path| path.withdraw(&changes)), Some(0));
+    assert_eq!(host.wire.until(|state| Some(state.sent.clone())), datagrams);
 }
 
 #[test]

@@ -71,9 +71,11 @@ impl Core {
         others.into_iter().any(|(_, record)| record.memory.rows().iter().any(has))
     }
 
-    /// Releases claims. What the program has sent before leaves first.
+    /// Releases claims.
     pub(in crate::service) fn release(&mut self, lane: LaneId, parts: &Parts) -> Result<(), Reason> {
-        self.send_rest(lane);
+        // What the program has sent before still leaves: guard would refuse it after that. It may be
+        // the last datagram of a socket that has been closed, or a connection's reset.
+        self.packets.drain(lane);
         let (changes, sockets, outcome) = self.claims.release(lane, parts);
         self.withdraw(changes);
         drop(sockets);

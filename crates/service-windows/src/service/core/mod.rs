@@ -50,10 +50,6 @@ const MOST_CAPTURES: usize = 8;
 /// So many of them only administrators may have, which look for what is wrong with others' lanes.
 const ADMINISTRATORS_CAPTURES: usize = 1;
 
-/// So often a part of a transmit ring is sent before ports are free: more often than a full ring
-/// needs.
-const MOST_DRAINS: usize = 2048;
-
 /// So many frames are sent for a lane at once, before others' packets are looked at.
 const ENDS: usize = 64;
 
@@ -200,16 +196,10 @@ impl Core {
         })
     }
 
-    /// Sends what a lane's program has put into its transmit ring so far.
-    fn send_rest(&self, lane: LaneId) {
-        let is_left = |_: &usize| self.packets.call(move |path| path.drain(lane)).is_some_and(|sent| sent > 0);
-        let _ = (0..MOST_DRAINS).take_while(is_left).count();
-    }
-
     /// Ends a lane, whose program is gone: what it has left is sent, then its peers are told, and
     /// then its ports are free.
     pub(super) fn end_lane(&mut self, lane: LaneId) {
-        self.send_rest(lane);
+        self.packets.drain(lane);
         self.send_ends(lane, &self.ends(lane));
         let (changes, sockets) = self.claims.end_lane(lane);
         self.withdraw(changes);
