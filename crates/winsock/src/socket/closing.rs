@@ -6,8 +6,8 @@ use super::{Handled, Outcome, PortInUse, Socket, State, WinsockError};
 use crate::lane::{Lane, lane, lane_if_begun};
 use crate::real;
 use std::os::windows::io::OwnedHandle;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use tickwire_lane::control::{Claim, Reason};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{Shutdown, TcpState};
@@ -68,8 +68,9 @@ impl Socket {
             State::Listener { id, claim } => {
                 let Some(lane) = lane_if_begun() else { return false };
                 let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
-                let port = self.port();
-                // Connections that it has accepted keep the port.
+                // Connections that it has accepted keep the port. The socket itself does not: it stays
+                // open, and the kernel's connections would never come to it.
+                let port = std::mem::take(&mut *self.port.lock().unwrap_or_else(PoisonError::into_inner));
                 Closing::Listener { claim, port }.go_on(None);
             }
         }

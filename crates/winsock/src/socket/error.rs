@@ -4,8 +4,9 @@ use crate::hook::boundary::WinsockError;
 use tickwire_stack::StackError;
 use tickwire_windows_abi::error;
 use windows_sys::Win32::Networking::WinSock::{
-    WSAEACCES, WSAEADDRINUSE, WSAEALREADY, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEINVAL, WSAEISCONN,
-    WSAEMSGSIZE, WSAENETDOWN, WSAENOTCONN, WSAENOTSOCK, WSAEOPNOTSUPP, WSAESHUTDOWN, WSAETIMEDOUT, WSAEWOULDBLOCK,
+    WSAEACCES, WSAEADDRINUSE, WSAEADDRNOTAVAIL, WSAEALREADY, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEINVAL,
+    WSAEISCONN, WSAEMSGSIZE, WSAENETDOWN, WSAENOTCONN, WSAENOTSOCK, WSAEOPNOTSUPP, WSAESHUTDOWN, WSAETIMEDOUT,
+    WSAEWOULDBLOCK,
 };
 
 impl WinsockError {
@@ -39,6 +40,8 @@ impl WinsockError {
     pub(crate) const IN_USE: Self = Self(WSAEADDRINUSE);
     /// Another socket has the port for itself alone, or Windows has reserved it.
     pub(crate) const NO_ACCESS: Self = Self(WSAEACCES);
+    /// No host has this address.
+    pub(crate) const NOT_AVAILABLE: Self = Self(WSAEADDRNOTAVAIL);
     /// The lane is lost.
     pub(crate) const NETWORK_DOWN: Self = Self(WSAENETDOWN);
 }

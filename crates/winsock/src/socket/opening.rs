@@ -210,6 +210,10 @@ impl Socket {
     }
 
     fn connect_datagram(&self, remote: Endpoint) -> Outcome<()> {
+        // (With port 0, too, it is no peer: the socket forgets the one that it has.)
+        if remote.address.is_unspecified() && remote.port != 0 && !self.has_left() {
+            return Err(WinsockError::NOT_AVAILABLE);
+        }
         if matches!(self.state(), State::Idle) && real::name(self.handle)?.port == 0 {
             // From the address by which the host reaches the peer, as the kernel does.
             let source = lane().and_then(|lane| lane.resolve(Query::to(remote.address)));
