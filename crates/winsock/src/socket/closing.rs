@@ -68,8 +68,8 @@ impl Socket {
             State::Listener { id, claim } => {
                 let Some(lane) = lane_if_begun() else { return false };
                 let _ = lane.enter(|access| access.stack.tcp_close_listener(id, access.now));
-                // Connections that it has accepted keep the port. The socket itself does not: it stays
-                // open, and the kernel's connections would never come to it.
+                // Connections that it has accepted keep the port. The socket itself does not: it
+                // stays open, and the kernel's connections would never come to it.
                 let port = std::mem::take(&mut *self.port.lock().unwrap_or_else(PoisonError::into_inner));
                 Closing::Listener { claim, port }.go_on(None);
             }

@@ -73,8 +73,8 @@ impl Core {
 
     /// Releases claims.
     pub(in crate::service) fn release(&mut self, lane: LaneId, parts: &Parts) -> Result<(), Reason> {
-        // What the program has sent before still leaves: guard would refuse it after that. It may be
-        // the last datagram of a socket that has been closed, or a connection's reset.
+        // What the program has sent before still leaves, for guard would refuse it after that. It
+        // may be the last datagram of a socket that has been closed, or a connection's reset.
         self.packets.drain(lane);
         let (changes, sockets, outcome) = self.claims.release(lane, parts);
         self.withdraw(changes);
