@@ -2,9 +2,9 @@
 //! Wine. `cargo xtask windows lab`: Windows programs run on hosts of the lab. `cargo xtask windows
 //! testbed`: the pattern of 2015 with its consumer on Windows. `cargo xtask windows programs`:
 //! programs of others, on the kernel's sockets and on the lane; `cargo xtask windows demo` shows
-//! some of them. `cargo xtask windows bench` measures round trips, and `cargo xtask windows stress`
-//! looks for leaks and harm under load. There is no Windows machine among those that test this
-//! project.
+//! some of them. `cargo xtask windows libuv`: libuv's own tests, in the same way. `cargo xtask
+//! windows bench` measures round trips, and `cargo xtask windows stress` looks for leaks and harm
+//! under load. There is no Windows machine among those that test this project.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -24,6 +24,7 @@
 //! | `package` | the zip for users |
 //! | `programs` | programs of others |
 //! | `suite` | the conformance suite of Winsock |
+//! | `libuv` | libuv's own tests |
 //! | `demo` | the demo |
 
 mod bench;
@@ -31,6 +32,7 @@ mod demo;
 mod lab;
 mod lab_card;
 mod lab_programs;
+mod libuv;
 mod package;
 mod programs;
 mod real_windivert;
@@ -108,6 +110,8 @@ pub(crate) enum Task {
     Demo(demo::Options),
     /// Run the cases of Winsock on the kernel's sockets and on the lane, and compare each
     Suite(suite::Options),
+    /// Run libuv's own tests of sockets on the kernel's sockets and on the lane, and compare each
+    Libuv(libuv::Options),
 }
 
 /// Which tests.
@@ -133,6 +137,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         Task::Programs(options) => programs::run(options),
         Task::Demo(options) => demo::run(options),
         Task::Suite(options) => suite::run(options),
+        Task::Libuv(options) => libuv::run(options),
     }
 }
 

@@ -134,7 +134,18 @@ impl<'h> ProgramRun<'h> {
     }
 
     /// Ends the Windows programs of the run that still run, and returns what their lanes have had.
+    ///
+    /// # Errors
+    /// If a packet of theirs was refused.
     pub(in crate::windows) fn end(&self) -> Result<Vec<LoggedLane>> {
+        let lanes = self.ended_lanes()?;
+        let refused: u64 = lanes.iter().map(|lane| lane.refused).sum();
+        ensure!(refused == 0, "the service has refused {refused} packets");
+        Ok(lanes)
+    }
+
+    /// The same, whatever was refused.
+    pub(in crate::windows) fn ended_lanes(&self) -> Result<Vec<LoggedLane>> {
         for program in self.started.borrow().iter() {
             let words = ["/F", "/IM"].map(OsString::from).into_iter().chain([program.clone()]).collect::<Vec<_>>();
             // It fails if none runs.
@@ -142,10 +153,7 @@ impl<'h> ProgramRun<'h> {
         }
         let ended = || self.hosts.lanes_since(self.begin).iter().all(|lane| lane.has_ended);
         tools::until("the lanes end", TIMEOUT, ended)?;
-        let lanes = self.hosts.lanes_since(self.begin);
-        let refused: u64 = lanes.iter().map(|lane| lane.refused).sum();
-        ensure!(refused == 0, "the service has refused {refused} packets");
-        Ok(lanes)
+        Ok(self.hosts.lanes_since(self.begin))
     }
 
     fn log(&self) -> String {

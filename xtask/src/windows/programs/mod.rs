@@ -25,6 +25,8 @@ use anyhow::{Result, bail, ensure};
 use cases::{CASES, ProgramCase};
 pub(in crate::windows) use hosts::{ProgramHosts, ProgramRun, Sockets};
 use judge::CaseResult;
+pub(in crate::windows) use lane_log::LoggedLane;
+pub(in crate::windows) use package::unpack_debian_source;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

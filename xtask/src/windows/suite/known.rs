@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 
 /// Where they are.
-pub(super) const FILE: &str = "docs/winsock-suite.md";
+pub(in crate::windows) const FILE: &str = "docs/winsock-suite.md";
 
 /// The reason of each case that is known to differ, by `GROUP/NAME`.
 pub(super) type KnownDifferences = BTreeMap<String, String>;
@@ -21,19 +21,25 @@ pub(super) fn read(all: &CaseNames) -> Result<KnownDifferences> {
 
 fn parse(text: &str, all: &CaseNames) -> Result<KnownDifferences> {
     let mut known = KnownDifferences::new();
-    for line in text.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [cases, reason] = cells[..] else { continue };
-        for name in cases.split(',').map(|name| name.trim().trim_matches('`')) {
-            let Some((group, short)) = name.split_once('/') else { continue };
-            let is_there = all.get(group).is_some_and(|names| names.iter().any(|known| known == short));
-            ensure!(is_there, "{FILE} names a case that there is not: {name}");
-            ensure!(!reason.is_empty(), "{FILE} has no reason for {name}");
-            let before = known.insert(name.to_owned(), reason.to_owned());
-            ensure!(before.is_none(), "{FILE} names a case twice: {name}");
-        }
+    for (name, reason) in rows(text) {
+        let Some((group, short)) = name.split_once('/') else { continue };
+        let is_there = all.get(group).is_some_and(|names| names.iter().any(|known| known == short));
+        ensure!(is_there, "{FILE} names a case that there is not: {name}");
+        ensure!(!reason.is_empty(), "{FILE} has no reason for {name}");
+        let before = known.insert(name.to_owned(), reason.to_owned());
+        ensure!(before.is_none(), "{FILE} names a case twice: {name}");
     }
     Ok(known)
+}
+
+/// The names in the first cells of tables of two columns, each with the second cell of its row.
+pub(in crate::windows) fn rows(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let cells = text.lines().filter(|line| line.starts_with("| `")).filter_map(|line| {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        let (names, reason) = (cells.next()?, cells.next()?);
+        cells.next().is_none().then_some((names, reason))
+    });
+    cells.flat_map(|(names, reason)| names.split(',').map(move |name| (name.trim().trim_matches('`'), reason)))
 }
 
 #[cfg(test)]

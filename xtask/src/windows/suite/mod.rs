@@ -15,7 +15,7 @@
 mod build;
 mod compare;
 mod groups;
-mod known;
+pub(in crate::windows) mod known;
 mod report;
 
 use super::lab;

@@ -52,7 +52,7 @@ pub(super) fn mosquitto(folder: &Path, name: &str) -> Result<()> {
 }
 
 /// Debian's source of a package, without Debian's own changes. Returns its folder.
-pub(super) fn unpacked(folder: &Path, name: &str) -> Result<PathBuf> {
+pub(in crate::windows) fn unpacked(folder: &Path, name: &str) -> Result<PathBuf> {
     let apt = folder.join("apt");
     for below in ["parts", "lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(apt.join(below)).with_context(|| format!("cannot make {}", apt.display()))?;

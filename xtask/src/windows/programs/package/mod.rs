@@ -16,6 +16,7 @@ mod registry;
 use crate::deps::{self, Need};
 use crate::{third_party, workspace};
 use anyhow::{Context, Result, bail};
+pub(in crate::windows) use debian_source::unpacked as unpack_debian_source;
 use std::fs;
 use std::path::{Path, PathBuf};
 

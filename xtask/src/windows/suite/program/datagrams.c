@@ -278,6 +278,19 @@ CASE(disconnected)
 	closesocket(s);
 }
 
+CASE(connected_to_any_address)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = peer.sin_port }, name;
+	SOCKET s = datagram(), b = bound_datagram(&name);
+
+	OKAY("fresh", connect(s, NAME(any), sizeof(any)));
+	OKAY("bound", connect(b, NAME(any), sizeof(any)));
+	OKAY("peer", connect(b, NAME(peer), sizeof(peer)));
+	OKAY("again", connect(b, NAME(any), sizeof(any)));
+	closesocket(s);
+	closesocket(b);
+}
+
 CASE(disconnected_by_a_family)
 {
 	struct sockaddr none = { .sa_family = AF_UNSPEC };

@@ -206,6 +206,17 @@ CASE(duplicate_of_a_listener)
 	closesocket(copy);
 }
 
+CASE(duplicate_beside_its_listener)
+{
+	struct sockaddr_in name;
+	SOCKET s = listening(&name), copy = duplicate(s), control = dialled(&name, "drain");
+
+	OKAY("accept", accept(copy, NULL, NULL));
+	closesocket(control);
+	closesocket(copy);
+	closesocket(s);
+}
+
 CASE(duplicate_of_datagrams)
 {
 	struct sockaddr_in name;
