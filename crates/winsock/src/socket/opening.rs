@@ -233,8 +233,12 @@ impl Socket {
         let connect = || lane.enter(|access| access.stack.udp_connect(id, access.now, peer, 0));
         match connect() {
             Err(StackError::NeedPath) => {
-                lane.resolve(Query::to(remote.address)).map_err(|_| WinsockError::from(StackError::NoPath))?;
-                connect()?;
+                match lane.resolve(Query::to(remote.address)) {
+                    Ok(_) => connect()?,
+                    // The kernel may reach it: by the loopback, for instance.
+                    Err(reason) if self.leave_lane(reason) => return Ok(Handled::Kernel),
+                    Err(_) => return Err(StackError::NoPath.into()),
+                }
             }
             done => done?,
         }

@@ -304,6 +304,24 @@ CASE(disconnected_by_a_family)
 	closesocket(s);
 }
 
+CASE(connected_to_the_loopback)
+{
+	struct sockaddr_in name, loopback = { .sin_family = AF_INET };
+	SOCKET s = bound_datagram(&name), other = datagram();
+	int length = sizeof(loopback);
+
+	ask(s, "size:2");
+	NUMBER("recv", recv(s, room, sizeof(room), 0));
+	loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	OKAY("bind", bind(other, NAME(loopback), sizeof(loopback)));
+	OKAY("name", getsockname(other, NAME(loopback), &length));
+	OKAY("connect", connect(s, NAME(loopback), sizeof(loopback)));
+	NUMBER("send", send(s, "abc", 3, 0));
+	NUMBER("recv", recv(other, room, sizeof(room), 0));
+	closesocket(s);
+	closesocket(other);
+}
+
 CASE(sent_and_closed)
 {
 	SOCKET s = datagram(), asking = datagram();
