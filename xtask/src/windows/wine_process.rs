@@ -36,8 +36,8 @@ impl WineProcess {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.0)).context("a process is gone")?.count())
     }
 
-    /// How many of its file descriptors are no pipes. (Wine's server has three pipes for each thread
-    /// of the programs.)
+    /// How many of its file descriptors are no pipes. (Wine's server has three pipes for each
+    /// thread of the programs.)
     pub(super) fn descriptors_without_pipes(self) -> Result<usize> {
         let all = fs::read_dir(format!("/proc/{}/fd", self.0)).context("a process is gone")?;
         let targets = all.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
