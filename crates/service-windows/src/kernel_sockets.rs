@@ -57,7 +57,12 @@ pub(crate) fn allow(asked: &Asked<'_>, rows: &[EndpointRow]) -> Result<(), Reaso
     if rows.iter().filter(counts).any(is_in_the_way) {
         return Err(Reason::PortTaken);
     }
-    let is_it = |row: &EndpointRow| row.local == bound.local && row.remote.port == 0 && is_of(row, asked.process);
+    // (A process that has the port at any address has it at each. Wine lists all UDP sockets so.)
+    let any = if bound.local.address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY };
+    let is_it = |row: &EndpointRow| {
+        let is_there = [bound.local.address, any].contains(&row.local.address);
+        is_there && row.local.port == bound.local.port && row.remote.port == 0 && is_of(row, asked.process)
+    };
     let is_whole = asked.kind != ClaimKind::Flow;
     if is_whole && !rows.iter().any(is_it) { Err(Reason::NotBound) } else { Ok(()) }
 }
@@ -159,10 +164,13 @@ mod tests {
             assert_eq!(allowed(ClaimKind::Bound, &[elsewhere]), Err(Reason::NotBound));
             assert_eq!(allowed(ClaimKind::Bound, &[row(0, address, PEER)]), Err(Reason::NotBound), "left behind");
             assert_eq!(allowed(ClaimKind::Bound, &[row(ME, address, NONE)]), Ok(()));
+            assert_eq!(allowed(ClaimKind::Bound, &[row(ME, Address::ANY_V4, NONE)]), Ok(()), "it has all of the port");
             // (Under Wine the process may be unknown.)
             assert_eq!(allowed(ClaimKind::Bound, &[row(0, address, NONE)]), Ok(()));
             assert_eq!(allowed(ClaimKind::Flow, &[]), Ok(()), "such sockets are not listed");
         }
+        let here = socket(Protocol::Udp, HERE);
+        assert!(!may(ClaimKind::Bound, here, &[row(7, Address::ANY_V4, NONE)]), "another has it at any address");
     }
 
     #[test]
