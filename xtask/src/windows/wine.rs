@@ -6,9 +6,14 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub(super) const WINE: &str = "/usr/lib/wine/wine64";
 pub(super) const SERVER: &str = "/usr/lib/wine/wineserver64";
+/// Within this a server ends that has no programs any more.
+const SERVER_ENDS: Duration = Duration::from_secs(6);
+
 const SOURCE: &str = include_str!("bcryptprimitives.c");
 
 /// The folder of Windows' own DLLs in a prefix.
@@ -23,7 +28,25 @@ impl Wine {
     /// Makes the prefix if it is not there. It takes 10 seconds the first time.
     pub(super) fn new() -> Result<Self> {
         make()?;
-        Ok(Self { prefix: prefix()? })
+        let wine = Self { prefix: prefix()? };
+        wine.keep_server();
+        Ok(wine)
+    }
+
+    /// Has the server stay until the end. Else it ends some seconds after a program, and one that
+    /// begins in that moment fails.
+    fn keep_server(&self) {
+        let begin = Instant::now();
+        let keeps = || {
+            let mut server = Command::new(SERVER);
+            environment(&mut server, &self.prefix).arg("-p");
+            server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            server.status().is_ok_and(|status| status.success())
+        };
+        // One that is about to end refuses, and so does one that another task keeps.
+        while !keeps() && begin.elapsed() < SERVER_ENDS {
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// A prefix that was [made](make_at).
