@@ -83,4 +83,6 @@ pub use ports::{connection_owner, endpoint_rows, port_owners, process_image, pro
 #[cfg(windows)]
 pub use resolver::{NeighbourResolver, ResolutionStart};
 #[cfg(windows)]
+pub use sys::expanded;
+#[cfg(windows)]
 pub use windows_firewall::WindowsFirewall;

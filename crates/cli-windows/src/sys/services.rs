@@ -4,7 +4,6 @@ use super::wide;
 use std::io;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Foundation::{ERROR_FILE_NOT_FOUND, ERROR_MORE_DATA, ERROR_NO_MORE_ITEMS, ERROR_SUCCESS};
-use windows_sys::Win32::System::Environment::ExpandEnvironmentStringsW;
 use windows_sys::Win32::System::Registry::{
     HKEY, HKEY_LOCAL_MACHINE, KEY_READ, KEY_SET_VALUE, REG_DWORD, REG_EXPAND_SZ, REG_SZ, RegCloseKey, RegDeleteValueW,
     RegEnumKeyExW, RegOpenKeyExW, RegQueryValueExW, RegSetValueExW,
@@ -224,15 +223,6 @@ pub(crate) fn set_command_line(service: &str, line: &str) -> io::Result<()> {
     if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A text with its variables (`%SystemRoot%`) replaced.
-pub(crate) fn expanded(text: &str) -> String {
-    let from = wide(text);
-    let mut to = vec![0; 32_768];
-    // SAFETY: a text that ends with a zero, and room for so many units.
-    let len = unsafe { ExpandEnvironmentStringsW(from.as_ptr(), to.as_mut_ptr(), to.len() as u32) } as usize;
-    if len == 0 || len > to.len() { text.into() } else { String::from_utf16_lossy(&to[..len - 1]) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,7 +243,5 @@ mod tests {
         let text = RegistryText { kind: REG_SZ, bytes: vec![0x61, 0, 0, 0xd8, 0x62, 0] };
         assert_eq!((text.text().as_str(), text.has_variables()), ("a\u{fffd}b", false));
         assert!(RegistryText::new("x").has_variables() && RegistryText::new("x").text() == "x");
-        assert!(expanded(r"%SystemRoot%\x").to_ascii_lowercase().ends_with(r"windows\x"));
-        assert_eq!(expanded("%no such variable%"), "%no such variable%");
     }
 }

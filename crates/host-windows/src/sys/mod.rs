@@ -3,6 +3,7 @@
 
 mod addresses;
 mod best_route;
+mod environment;
 mod event;
 mod firewall;
 mod firewall_policy;
@@ -19,6 +20,7 @@ mod table;
 
 pub(crate) use addresses::addresses;
 pub(crate) use best_route::{BestRoute, best_route};
+pub use environment::expanded;
 pub(crate) use event::Event;
 pub(crate) use firewall::FirewallManager;
 pub(crate) use firewall_policy::outbound_rules;

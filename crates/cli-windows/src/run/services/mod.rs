@@ -56,7 +56,7 @@ pub(super) fn add(name: &str, arguments: &Run) -> Result<()> {
     }
     let line = addable(name, &entry)?;
     let text = line.text();
-    let expand = |path: &str| if line.has_variables() { services::expanded(path) } else { path.into() };
+    let expand = |path: &str| if line.has_variables() { tickwire_host_windows::expanded(path) } else { path.into() };
     let file = |path: &str| program_file(Path::new(&expand(path)));
     let parsed = ServiceLine::parse(&text, file)
         .with_context(|| format!("the program of the service {name} is not found: its command line is {text}"))?;
