@@ -15,6 +15,14 @@ fn kill(program: &RunningProgram, code: u32) {
     assert_ne!(unsafe { TerminateProcess(program.as_handle().as_raw_handle(), code) }, 0);
 }
 
+/// Starts a launcher, and kills it when its program runs.
+fn kill_launcher(bed: &Bed) {
+    let mut launcher = command(bed).spawn().unwrap();
+    assert!(bed.report().is_loaded);
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+}
+
 #[test]
 fn the_exit_code_of_a_program_that_is_killed_is_passed_on() {
     let bed = Bed::new("wait");
@@ -28,10 +36,7 @@ fn the_exit_code_of_a_program_that_is_killed_is_passed_on() {
 #[test]
 fn a_program_goes_on_if_its_launcher_is_killed() {
     let bed = Bed::new("launcher wait");
-    let mut launcher = command(&bed).spawn().unwrap();
-    assert!(bed.report().is_loaded);
-    launcher.kill().unwrap();
-    launcher.wait().unwrap();
+    kill_launcher(&bed);
     bed.go();
     assert!(bed.has_gone());
 }
@@ -39,10 +44,7 @@ fn a_program_goes_on_if_its_launcher_is_killed() {
 #[test]
 fn a_program_that_is_bound_ends_with_its_launcher() {
     let bed = Bed::new("binder wait");
-    let mut launcher = command(&bed).spawn().unwrap();
-    assert!(bed.report().is_loaded);
-    launcher.kill().unwrap();
-    launcher.wait().unwrap();
+    kill_launcher(&bed);
     std::thread::sleep(BRIEFLY);
     bed.go();
     std::thread::sleep(2 * BRIEFLY);
@@ -70,10 +72,7 @@ fn a_program_that_is_bound_ends_by_itself_and_with_its_value() {
 #[test]
 fn what_a_program_that_is_bound_has_started_goes_on() {
     let bed = Bed::new("binder launcher wait");
-    let mut launcher = command(&bed).spawn().unwrap();
-    assert!(bed.report().is_loaded);
-    launcher.kill().unwrap();
-    launcher.wait().unwrap();
+    kill_launcher(&bed);
     bed.go();
     assert!(bed.has_gone());
 }
