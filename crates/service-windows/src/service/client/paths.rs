@@ -43,7 +43,8 @@ impl Client<'_> {
                 self.shared.core().update(found)
             };
             let soon = interval(found, now.saturating_duration_since(*since));
-            *at = now + if found.path.state == PathState::Resolving { soon } else { soon.max(least) };
+            let is_resolving = found.path.state == PathState::Resolving;
+            *at = now + if is_resolving { soon } else { soon.max(least) };
             if has_changed {
                 let push = Push::PathChanged { path: found.path, reason: found.reason };
                 if let Err(error) = self.channel.send(&push, 0, &[])
