@@ -3,7 +3,7 @@
 use super::proof::Proof;
 use super::starter::NodeProgram;
 use super::timeouts::Timeouts;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -99,16 +99,19 @@ impl NodeHost {
         !matches!(&self.way, Way::LabWith { program: NodeProgram::Node(_), .. })
     }
 
-    /// What the lane of a node has carried, where that is known at the node's end only: the node
-    /// must have ended. None: the host's service can be asked at any time.
-    pub(super) fn proof_at_end(&self) -> Option<Result<Proof>> {
+    /// What the lane of a node that has ended has carried.
+    ///
+    /// # Errors
+    /// Its starter has not said so, or it has none: [`Self::is_proven_at_end`].
+    pub(super) fn proof_at_end(&self) -> Result<Proof> {
         match &self.way {
-            Way::LabWith { host, program, .. } => Some(program.proof(host)),
-            Way::Lab { .. } | Way::Ssh { .. } => None,
+            Way::LabWith { host, program, .. } => program.proof(host),
+            Way::Lab { .. } | Way::Ssh { .. } => bail!("{}: nothing says what its lane has carried", self.name),
         }
     }
 
-    /// Whether [`Self::proof_at_end`] knows it.
+    /// Whether what a node's lane has carried is known at the node's end only, from
+    /// [`Self::proof_at_end`]. Else the host's service can be asked at any time.
     pub(super) const fn is_proven_at_end(&self) -> bool {
         matches!(self.way, Way::LabWith { .. })
     }

@@ -12,7 +12,7 @@ use crate::node::protocol::{
 use crate::outcome::Usage;
 use crate::pattern::Stream;
 use crate::units::nanos;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
 
 /// A node in its role.
@@ -179,10 +179,11 @@ impl<'a> NodeSession<'a> {
 
     /// What its lane has carried so far. Where that is known at its end only, this ends it.
     pub(super) fn proof(&mut self, within: Duration) -> Result<Proof> {
-        if self.place.is_proven_at_end() {
-            self.remote.ended();
+        if !self.place.is_proven_at_end() {
+            return Proof::ask(self.place, self.pid, within);
         }
-        self.place.proof_at_end().unwrap_or_else(|| Proof::ask(self.place, self.pid, within))
+        self.remote.ended();
+        self.place.proof_at_end().with_context(|| self.remote.end())
     }
 
     /// Starts its shutdown.

@@ -120,8 +120,8 @@ impl Remote {
         None
     }
 
-    /// The cause of its end, in words.
-    fn end(&mut self) -> String {
+    /// Waits for its end as [`Self::ended`] does, and says how it ended.
+    pub(super) fn end(&mut self) -> String {
         let status = self.ended().map_or_else(|| "it does not answer".to_owned(), |status| status.to_string());
         match self.words.line() {
             last if last.is_empty() => format!("the node ended ({status})"),
