@@ -14,7 +14,7 @@ use crate::port_owner::PortProtocol;
 use crate::sys;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// For so long an answer is awaited: less than programs wait for the service.
@@ -22,6 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// For so long the rules about packets that leave are not read again.
 const READ_AGAIN: Duration = Duration::from_secs(3);
+
+/// For so long it is not asked again whether the firewall is at work, which is a question for
+/// Windows' service manager.
+const AT_WORK_AGAIN: Duration = Duration::from_secs(1);
 
 /// At most so many questions wait.
 const MOST_QUESTIONS: usize = 32;
@@ -34,10 +38,35 @@ struct Question {
     answer: SyncSender<Answer>,
 }
 
+/// Whether the firewall is at work, and when that was found out.
+#[derive(Debug, Default)]
+struct AtWork(Mutex<Option<(Instant, bool)>>);
+
+impl AtWork {
+    /// Whether it is, as of [`AT_WORK_AGAIN`] ago at most.
+    ///
+    /// # Errors
+    /// As [`sys::runs_firewall`]. They are not remembered.
+    fn get(&self) -> Result<bool, FirewallError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, is_at_work)) = *known
+            && since.elapsed() < AT_WORK_AGAIN
+        {
+            return Ok(is_at_work);
+        }
+        *known = None;
+        let asked = Instant::now();
+        let is_at_work = sys::runs_firewall()?;
+        *known = Some((asked, is_at_work));
+        Ok(is_at_work)
+    }
+}
+
 /// The firewall of this Windows.
 #[derive(Debug)]
 pub struct WindowsFirewall {
     questions: SyncSender<Question>,
+    at_work: Arc<AtWork>,
     /// When it has not answered in time.
     silent: Mutex<Option<Instant>>,
     /// The rules about packets that leave, and when they were read.
@@ -51,8 +80,10 @@ impl WindowsFirewall {
     /// If there is no room for a thread.
     pub fn start() -> io::Result<Self> {
         let (questions, asked) = sync_channel(MOST_QUESTIONS);
-        std::thread::Builder::new().name("firewall".into()).spawn(move || answer_all(&asked))?;
-        Ok(Self::of(questions))
+        let firewall = Self::of(questions);
+        let at_work = Arc::clone(&firewall.at_work);
+        std::thread::Builder::new().name("firewall".into()).spawn(move || answer_all(&asked, &at_work))?;
+        Ok(firewall)
     }
 }
 
@@ -83,7 +114,7 @@ impl Firewall for WindowsFirewall {
             Some((read, rules)) if read.elapsed() < READ_AGAIN => Ok(rules.lets_out(program, protocol, port)),
             _ => {
                 *known = None;
-                let rules = read_outbound()?;
+                let rules = read_outbound(&self.at_work)?;
                 let lets_out = rules.lets_out(program, protocol, port);
                 *known = Some((Instant::now(), rules));
                 Ok(lets_out)
@@ -94,7 +125,7 @@ impl Firewall for WindowsFirewall {
 
 impl WindowsFirewall {
     fn of(questions: SyncSender<Question>) -> Self {
-        Self { questions, silent: Mutex::default(), outbound: Mutex::default() }
+        Self { questions, at_work: Arc::default(), silent: Mutex::default(), outbound: Mutex::default() }
     }
 
     /// Asks, and waits for the answer.
@@ -109,8 +140,8 @@ impl WindowsFirewall {
 }
 
 /// The rules about packets that leave; none if the firewall is switched off.
-fn read_outbound() -> Result<OutboundRules, FirewallError> {
-    if !sys::runs_firewall()? {
+fn read_outbound(at_work: &AtWork) -> Result<OutboundRules, FirewallError> {
+    if !at_work.get()? {
         return Ok(OutboundRules::default());
     }
     sys::outbound_rules().map_err(|error| FirewallError::Refused {
@@ -119,16 +150,16 @@ fn read_outbound() -> Result<OutboundRules, FirewallError> {
     })
 }
 
-fn answer_all(questions: &Receiver<Question>) {
+fn answer_all(questions: &Receiver<Question>, at_work: &AtWork) {
     let mut manager = None;
     while let Ok(Question { port, answer }) = questions.recv() {
         // If nothing waits for it any more, so be it.
-        let _ = answer.send(ask(&mut manager, &port));
+        let _ = answer.send(ask(&mut manager, at_work, &port));
     }
 }
 
-fn ask(manager: &mut Option<sys::FirewallManager>, port: &InboundPort) -> Answer {
-    if !sys::runs_firewall()? {
+fn ask(manager: &mut Option<sys::FirewallManager>, at_work: &AtWork, port: &InboundPort) -> Answer {
+    if !at_work.get()? {
         return Ok(InboundVerdict::Allowed);
     }
     let connected = match manager.take() {
@@ -161,6 +192,17 @@ mod tests {
         for _ in 0..2 {
             assert!(firewall.lets_out(None, PortProtocol::Udp, None).unwrap());
         }
+    }
+
+    #[test]
+    fn the_service_manager_is_not_asked_for_each_port() {
+        let at_work = AtWork::default();
+        let ago = |ago| *at_work.0.lock().unwrap() = Some((Instant::now().checked_sub(ago).unwrap(), true));
+        assert!(!at_work.get().unwrap(), "Wine has no such service");
+        ago(Duration::ZERO);
+        assert!(at_work.get().unwrap(), "as it was a moment ago");
+        ago(AT_WORK_AGAIN);
+        assert!(!at_work.get().unwrap(), "it is asked again");
     }
 
     #[test]

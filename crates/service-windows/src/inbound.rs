@@ -22,6 +22,11 @@ const MOST_ADDRESSES: usize = 16;
 pub(crate) struct InboundAnswers(HashMap<InboundPort, Result<(), Reason>>);
 
 impl InboundAnswers {
+    /// How many questions the firewall was asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether a socket of a program may receive by a lane. `own`: the addresses of the network
     /// card.
     ///

@@ -7,15 +7,22 @@ use super::Shared;
 use crate::inbound::{self, InboundAnswers};
 use std::collections::HashSet;
 use std::io;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tickwire_host_windows::{PortProtocol, endpoint_rows};
 use tickwire_lane::control::Reason;
 use tickwire_steer::tables::Protocol;
 
 /// How often the firewall is asked about the ports that are claimed.
 const INTERVAL: Duration = Duration::from_secs(3);
+
+/// From one question to the next. The answers come from other processes, and packets are to have
+/// the processors meanwhile.
+const PACE: Duration = Duration::from_millis(1);
+
+/// For so long a round makes these pauses: however many ports there are, each is asked about soon.
+const LONGEST_PACED: Duration = Duration::from_secs(1);
 
 /// The thread that asks, until this is dropped.
 pub(super) struct Recheck {
@@ -29,7 +36,7 @@ impl Recheck {
         let shared = Arc::downgrade(shared);
         std::thread::Builder::new().name("recheck".into()).spawn(move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let Some(()) = look(&shared) else { return };
+                let Some(()) = look(&shared, &stopped) else { return };
             }
         })?;
         Ok(Self { _stop: stop })
@@ -37,7 +44,7 @@ impl Recheck {
 }
 
 /// Asks about each port once, and looks at old connections. `None` if the service has ended.
-fn look(shared: &Weak<Shared>) -> Option<()> {
+fn look(shared: &Weak<Shared>, stopped: &Receiver<()>) -> Option<()> {
     let (claims, own, firewall) = {
         let shared = shared.upgrade()?;
         let core = shared.core();
@@ -48,8 +55,10 @@ fn look(shared: &Weak<Shared>) -> Option<()> {
         let connections: HashSet<_> = rows.iter().map(|row| (row.local, row.remote)).collect();
         shared.upgrade()?.core().retain_exceptions(|local, remote| connections.contains(&(local, remote)));
     }
+    let begin = Instant::now();
     let mut answers = InboundAnswers::default();
     for (port, image) in claims {
+        let before = answers.asked();
         let asked = answers.allow(&*firewall, image.as_deref(), &port.bound, &own).and_then(|()| {
             let sends = port.bound.protocol == Protocol::Udp;
             if sends { inbound::lets_out(&*firewall, image.as_deref(), &port.bound, None) } else { Ok(()) }
@@ -58,6 +67,11 @@ fn look(shared: &Weak<Shared>) -> Option<()> {
             // Without an answer the last one holds.
             Ok(()) | Err(Reason::FirewallUnknown) => (),
             Err(reason) => shared.upgrade()?.core().lose(port.lane, port.claim, reason),
+        }
+        let is_paced = answers.asked() > before && begin.elapsed() < LONGEST_PACED;
+        let pause = if is_paced { PACE } else { Duration::ZERO };
+        if stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+            return None;
         }
     }
     Some(())
