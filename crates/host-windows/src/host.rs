@@ -6,7 +6,7 @@ use crate::neighbour_watch::{NeighbourChange, NeighbourWatch};
 use crate::path::{PathDecision, ResolvedPath};
 use crate::resolution::{ResolutionLimits, apply_resolution};
 use crate::resolver::NeighbourResolver;
-use crate::sys::{self, BestRoute};
+use crate::sys::{self, BestRoute, NeighbourTable};
 use crate::tables::{HostChange, HostTables};
 use tickwire_lane::control::Reason;
 use tickwire_stack::addr::Address;
@@ -16,6 +16,7 @@ use tickwire_stack::path::{PathState, Query};
 #[derive(Debug)]
 pub struct WindowsHost {
     tables: HostTables,
+    neighbours: NeighbourTable,
     resolver: NeighbourResolver,
 }
 
@@ -25,7 +26,8 @@ impl WindowsHost {
     /// # Errors
     /// If a table cannot be read.
     pub fn open(limits: ResolutionLimits) -> Result<Self> {
-        Ok(Self { tables: read_tables()?, resolver: NeighbourResolver::new(limits) })
+        let (tables, resolver) = (read_tables()?, NeighbourResolver::new(limits));
+        Ok(Self { tables, neighbours: NeighbourTable::default(), resolver })
     }
 
     /// The tables as last read.
@@ -71,7 +73,7 @@ impl WindowsHost {
             PathDecision::Final(answer) => return Ok(answer),
             PathDecision::Neighbour { hop, path } => (hop, path),
         };
-        let known = sys::neighbour(path.interface, hop)?;
+        let known = sys::neighbour(path.interface, hop, &mut self.neighbours)?;
         let mut answer = ResolvedPath { path, next_hop: Some(hop), reason: Reason::None };
         if known.is_none_or(|entry| entry.usable().is_none()) {
             match self.resolver.resolve(path.interface, hop, path.source) {
@@ -98,7 +100,7 @@ impl WindowsHost {
     pub fn update(&mut self, answer: &mut ResolvedPath) -> Result<bool> {
         let Some(hop) = answer.next_hop else { return Ok(false) };
         let before = (answer.path.state, answer.path.next_hop_mac);
-        let known = sys::neighbour(answer.path.interface, hop)?;
+        let known = sys::neighbour(answer.path.interface, hop, &mut self.neighbours)?;
         self.apply(answer, known);
         // One that has not been resolved, because too many others were, is tried again.
         let is_open = before.0 == PathState::Ready || self.resolver.age(answer.path.interface, hop).is_none();
@@ -128,7 +130,7 @@ pub fn read_tables() -> Result<HostTables> {
 /// # Errors
 /// If the neighbour table cannot be read.
 pub fn read_neighbour(interface: u32, address: Address) -> Result<Option<NeighbourEntry>> {
-    sys::neighbour(interface, address)
+    sys::neighbour(interface, address, &mut NeighbourTable::default())
 }
 
 impl NeighbourWatch {

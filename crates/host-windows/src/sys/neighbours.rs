@@ -6,15 +6,42 @@ use super::{FAMILIES, refused};
 use crate::error::Result;
 use crate::interface::ethernet_address;
 use crate::neighbour::{NeighbourEntry, NeighbourState};
+use std::collections::HashMap;
 use std::mem::{transmute, zeroed};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 use tickwire_stack::addr::Address;
-use tickwire_windows_abi::sockaddr::{address as to_address, family_number, from_address};
+use tickwire_windows_abi::sockaddr::{address as to_address, from_address};
 use windows_sys::Win32::Foundation::{ERROR_FILE_NOT_FOUND, ERROR_NOT_FOUND, ERROR_NOT_SUPPORTED};
 use windows_sys::Win32::NetworkManagement::IpHelper::{GetIpNetTable2, MIB_IPNET_ROW2, MIB_IPNET_TABLE2};
 
 /// `GetIpNetEntry2`, which Wine lacks.
 type GetIpNetEntry2 = unsafe extern "system" fn(*mut MIB_IPNET_ROW2) -> u32;
+
+/// For so long a copy of the kernel's table stands for the table: for the paths that are looked at
+/// one after the other, each of which would read all of it.
+const SAME_TABLE: Duration = Duration::from_millis(1);
+
+/// A copy of the kernel's table, as of when it was read.
+#[derive(Debug, Default)]
+pub(crate) struct NeighbourTable {
+    read: Option<Instant>,
+    entries: HashMap<(u32, Address), NeighbourEntry>,
+}
+
+impl NeighbourTable {
+    fn entry(&mut self, interface: u32, address: Address) -> Result<Option<NeighbourEntry>> {
+        if self.read.is_none_or(|read| read.elapsed() >= SAME_TABLE) {
+            self.read = None;
+            self.entries.clear();
+            for_each_neighbour(|entry| {
+                self.entries.insert((entry.interface, entry.address), entry);
+            })?;
+            self.read = Some(Instant::now());
+        }
+        Ok(self.entries.get(&(interface, address)).copied())
+    }
+}
 
 /// Calls a function for each entry of the kernel's table.
 pub(crate) fn for_each_neighbour(mut take: impl FnMut(NeighbourEntry)) -> Result<()> {
@@ -24,13 +51,10 @@ pub(crate) fn for_each_neighbour(mut take: impl FnMut(NeighbourEntry)) -> Result
     Ok(())
 }
 
-/// The kernel's entry of a neighbour; `None` if it has none.
-pub(crate) fn neighbour(interface: u32, address: Address) -> Result<Option<NeighbourEntry>> {
-    let Some(look_up) = single_look_up() else {
-        let table = table(family_number(address.family()))?;
-        let mut entries = table.rows().filter_map(entry);
-        return Ok(entries.find(|entry| (entry.interface, entry.address) == (interface, address)));
-    };
+/// The kernel's entry of a neighbour; `None` if it has none. From the whole table, a copy of up to
+/// [`SAME_TABLE`] ago, where Windows looks up no single entry.
+pub(crate) fn neighbour(interface: u32, address: Address, copy: &mut NeighbourTable) -> Result<Option<NeighbourEntry>> {
+    let Some(look_up) = single_look_up() else { return copy.entry(interface, address) };
     // SAFETY: all-zero is a valid value.
     let mut row: MIB_IPNET_ROW2 = unsafe { zeroed() };
     row.InterfaceIndex = interface;

@@ -11,9 +11,13 @@ use tickwire_stack::path::{PathState, Query};
 /// At most so many paths of a program are looked after. It gets no others.
 const MOST_PATHS: usize = 4096;
 
-/// A program's paths are looked at again no more often than this, one after the other: each is a
-/// call of Windows, and other programs wait meanwhile.
+/// A program's paths are looked at again no more often than this, on average: each is a call of
+/// Windows, and other programs wait meanwhile.
 const PACE: Duration = Duration::from_micros(500);
+
+/// A path that is to be looked at so soon is looked at with those that are due, unless it is being
+/// resolved. Where Windows looks up no single neighbour, one reading of its table does for all.
+const EARLY: Duration = Duration::from_millis(50);
 
 /// A path that the program has asked for.
 pub(super) struct KeptPath {
@@ -32,7 +36,12 @@ impl Client<'_> {
         let generation = self.shared.core().generation();
         let is_anew = std::mem::replace(&mut self.generation, generation) != generation;
         let least = PACE * self.paths.len() as u32;
-        for path in self.paths.iter_mut().filter(|path| is_anew || path.at <= now) {
+        let early = if self.paths.iter().any(|path| path.at <= now) { EARLY } else { Duration::ZERO };
+        let is_due = |path: &KeptPath| match path.found.path.state {
+            PathState::Resolving => path.at <= now,
+            _ => path.at <= now + early,
+        };
+        for path in self.paths.iter_mut().filter(|path| is_anew || is_due(path)) {
             let KeptPath { found, since, at, .. } = path;
             let has_changed = if is_anew {
                 let new = self.shared.core().resolve(&found.path.query);
