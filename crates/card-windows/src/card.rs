@@ -125,7 +125,7 @@ pub trait PacketCard: Send {
     }
 
     /// What takes time of leaving ports to the kernel that are not claimed any more: to be asked
-    /// for about once a second. `None` if nothing is to be done.
+    /// for after they have ended, and about once a second. `None` if nothing is to be done (yet).
     fn prepare_less(&mut self) -> Option<SlowWork> {
         None
     }

@@ -1,7 +1,9 @@
 //! The card of the test lab: a library for Wine that stands where a driver stands on Windows
 //! (`xtask/src/windows/lab_card/lab_card.h` describes its functions).
 
-use crate::card::{CardWaker, LONGEST_FRAME, PacketCard, ReceivedFrame};
+use crate::card::{CardWaker, LONGEST_FRAME, PacketCard, ReceivedFrame, SlowWork};
+use std::any::Any;
+use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::transmute;
@@ -37,6 +39,23 @@ struct Packet {
     vlan: i32,
 }
 
+/// `struct lab_card_port`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+struct Port {
+    protocol: u16,
+    port: u16,
+}
+
+impl Port {
+    fn new((protocol, port): (Protocol, u16)) -> Self {
+        Self { protocol: protocol.number().into(), port }
+    }
+}
+
+/// `LAB_CARD_MOST_PORTS`.
+const MOST_PORTS: usize = 256;
+
 /// `enum lab_card_checksum`.
 const CHECKSUM_GOOD: i32 = 1;
 const CHECKSUM_PARTIAL: i32 = 2;
@@ -47,7 +66,7 @@ type DescribeFn = unsafe extern "system" fn(c_int, *mut Description) -> c_int;
 type ReceiveFn = unsafe extern "system" fn(c_int, *mut c_void, c_int, *mut Packet) -> c_int;
 type SendFn = unsafe extern "system" fn(c_int, *const c_void, c_int) -> c_int;
 type WaitFn = unsafe extern "system" fn(c_int, c_int) -> c_int;
-type ClaimFn = unsafe extern "system" fn(c_int, c_int, c_int, c_int, c_int) -> c_int;
+type ClaimFn = unsafe extern "system" fn(c_int, *const Port, c_int, c_int) -> c_int;
 
 /// The functions of the library, which stays loaded.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +130,23 @@ struct OpenCard {
     number: c_int,
 }
 
+impl OpenCard {
+    /// Keeps packets for these ports from the kernel, or no longer does. It takes milliseconds.
+    fn keep(&self, ports: &[Port], is_kept: bool) -> io::Result<()> {
+        let change = |ports: &[Port], is_kept: bool| {
+            // SAFETY: an open card, and so many ports.
+            answer(unsafe { (self.functions.claim)(self.number, ports.as_ptr(), ports.len() as c_int, is_kept.into()) })
+        };
+        for (done, batch) in ports.chunks(MOST_PORTS).enumerate() {
+            change(batch, is_kept).inspect_err(|_| {
+                // All of them or none.
+                ports.chunks(MOST_PORTS).take(done).for_each(|batch| drop(change(batch, !is_kept)));
+            })?;
+        }
+        Ok(())
+    }
+}
+
 impl CardWaker for OpenCard {
     fn wake(&self) {
         // SAFETY: an open card.
@@ -136,6 +172,18 @@ pub struct LabCard {
     length: usize,
     /// Frames that could not be given back since the last flush.
     lost: u64,
+    /// The ports that lanes have claimed.
+    claimed: HashSet<Port>,
+    /// The ports whose packets are kept from the kernel: also those that were claimed until lately.
+    /// Their packets are given back, but Wine's datagram sockets do not see them then: they have a
+    /// filter for the interface of their address.
+    kept: HashSet<Port>,
+}
+
+/// These ports are kept from the kernel from now on, or not.
+struct KeptPorts {
+    ports: Vec<Port>,
+    is_kept: bool,
 }
 
 impl LabCard {
@@ -153,13 +201,27 @@ impl LabCard {
         let mut description = Description::default();
         // SAFETY: an open card, and room for what the call writes.
         answer(unsafe { (functions.describe)(number, &raw mut description) })?;
-        Ok(Self { card, description, now, frame: vec![0; LONGEST_FRAME].into(), length: 0, lost: 0 })
+        let (frame, claimed, kept) = (vec![0; LONGEST_FRAME].into(), HashSet::new(), HashSet::new());
+        Ok(Self { card, description, now, frame, length: 0, lost: 0, claimed, kept })
     }
 
     /// The Ethernet address.
     #[must_use]
     pub fn mac(&self) -> Mac {
         Mac(self.description.mac)
+    }
+
+    /// What is to be done so that these ports are kept from the kernel, or not; `None` if there are
+    /// none.
+    fn work(&self, ports: Vec<Port>, is_kept: bool) -> Option<SlowWork> {
+        if ports.is_empty() {
+            return None;
+        }
+        let card = Arc::clone(&self.card);
+        Some(Box::new(move || {
+            card.keep(&ports, is_kept)?;
+            Ok(Box::new(KeptPorts { ports, is_kept }) as Box<dyn Any + Send>)
+        }))
     }
 
     /// The longest packet, without its Ethernet header.
@@ -226,13 +288,38 @@ impl PacketCard for LabCard {
     }
 
     fn set_claimed(&mut self, protocol: Protocol, port: u16, is_claimed: bool) -> io::Result<()> {
-        let change = |family, is_claimed: bool| {
-            let (protocol, port) = (protocol.number().into(), port.into());
-            // SAFETY: an open card.
-            answer(unsafe { (self.card.functions.claim)(self.card.number, family, protocol, port, is_claimed.into()) })
-        };
-        change(4, is_claimed)?;
-        change(6, is_claimed).map(drop).inspect_err(|_| drop(change(4, !is_claimed)))
+        let port = Port::new((protocol, port));
+        if !is_claimed {
+            self.claimed.remove(&port);
+            return Ok(());
+        }
+        if !self.kept.contains(&port) {
+            self.card.keep(&[port], true)?;
+            self.kept.insert(port);
+        }
+        self.claimed.insert(port);
+        Ok(())
+    }
+
+    fn prepare(&mut self, ports: &[(Protocol, u16)]) -> Option<SlowWork> {
+        let ports = ports.iter().map(|&port| Port::new(port));
+        self.work(ports.filter(|port| !self.kept.contains(port)).collect(), true)
+    }
+
+    fn prepare_less(&mut self) -> Option<SlowWork> {
+        let left = self.kept.difference(&self.claimed);
+        self.work(left.take(MOST_PORTS).copied().collect(), false)
+    }
+
+    fn take_prepared(&mut self, done: Box<dyn Any + Send>) {
+        let Ok(done) = done.downcast::<KeptPorts>() else { return };
+        for port in done.ports {
+            if done.is_kept {
+                self.kept.insert(port);
+            } else {
+                self.kept.remove(&port);
+            }
+        }
     }
 
     fn wait(&mut self, time: Duration) {

@@ -125,7 +125,7 @@ int main(int count, char **arguments)
 		return 1;
 	}
 	if (result >= 0)
-		result = card.claim(card.number, 4, IPPROTO_UDP, port, 1);
+		result = card.claim(card.number, &(struct lab_card_port){ IPPROTO_UDP, port }, 1, 1);
 	if (result >= 0)
 		printf("ready: interface %u, MTU %u\n", description.index, description.mtu);
 	while (result >= 0 && (result = card.wait(card.number, -1)) >= 0)

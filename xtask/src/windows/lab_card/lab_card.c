@@ -305,11 +305,11 @@ int WINAPI lab_card_wake(int number)
 	return eventfd_write(card->wakeups, 1) ? -errno : 0;
 }
 
-int WINAPI lab_card_claim(int number, int family, int protocol, int port, int add)
+int WINAPI lab_card_claim(int number, const struct lab_card_port *ports, int count, int add)
 {
 	struct card *card = find(number);
 
 	if (!card)
 		return -EBADF;
-	return claims_change(&card->claims, card->interface, family, protocol, port, add);
+	return claims_change(&card->claims, card->interface, ports, count, add);
 }

@@ -8,9 +8,10 @@
  * nftables. All other packets are the host's, and the card's reader sees a copy of them.
  *
  * What was kept from IP input and is no lane's can be given back. It then seems to have arrived by
- * a device of its own, which the card makes when that is needed. Only packets with a transport
- * header are kept from the kernel. The second and later fragments of a packet reach it, and time
- * out there.
+ * a device of its own, which the card makes when that is needed. That is not possible for frames
+ * with a VLAN tag, and for packets of IPv6 with extension headers: they are lost. Only packets with
+ * a transport header are kept from the kernel. The second and later fragments of a packet reach it,
+ * and time out there.
  *
  * Each call returns a negative errno of Linux on failure, -EBADF if there is no such card. Calls on
  * a card may come from several threads, except for lab_card_close, which must be the last.
@@ -47,6 +48,15 @@ struct lab_card_packet {
 	int32_t vlan;	     /* the tag, which is not in the frame; -1: none */
 };
 
+/* A port that packets are for. */
+struct lab_card_port {
+	uint16_t protocol; /* of IP: that of TCP or UDP */
+	uint16_t port;
+};
+
+/* At most so many are claimed by a call. */
+#define LAB_CARD_MOST_PORTS 256
+
 /* What lab_card_wait found, as a set. */
 #define LAB_CARD_FRAMES 1
 #define LAB_CARD_WOKEN 2
@@ -78,10 +88,11 @@ int WINAPI lab_card_wait(int card, int timeout_us);
 /* Ends the current lab_card_wait, or the next one if there is none. */
 int WINAPI lab_card_wake(int card);
 
-/* Keeps packets for a port from the kernel, or (`add` is 0) no longer does. It holds for packets
- * that come by the card's interface or one of its VLANs. `family` is 4 or 6, `protocol` a number
- * of IP. It takes 3 to 10 ms, and has taken effect when the call returns. To add a claim twice is
- * no error, to remove one that is not there is (-EINVAL). -EPIPE: nft cannot be used. */
-int WINAPI lab_card_claim(int card, int family, int protocol, int port, int add);
+/* Keeps packets for ports from the kernel, or (`add` is 0) no longer does. It holds for packets of
+ * IPv4 and IPv6 that come by the card's interface or one of its VLANs. It takes 3 to 30 ms, however
+ * many ports they are, and has taken effect when the call returns. To add a port twice is no error,
+ * to remove one that is not there is (-EINVAL), and then nothing has changed. -EPIPE: nft cannot be
+ * used. */
+int WINAPI lab_card_claim(int card, const struct lab_card_port *ports, int count, int add);
 
 #endif

@@ -127,7 +127,8 @@ impl Core {
         applied.ok_or_else(gone)?
     }
 
-    /// Leaves ports to the kernel that were claimed some time ago.
+    /// Leaves ports to the kernel that are not claimed any more, as soon as the driver does that.
+    /// It is done on this thread, while packets are moved.
     pub(in crate::service) fn leave_ports(&self) {
         let Some(work) = self.packets.call(PacketPath::prepare_less).flatten() else { return };
         match work() {
@@ -164,5 +165,7 @@ impl Core {
         if let Some(kept @ 1..) = self.packets.call(move |path| path.withdraw(&changes)) {
             tracing::warn!(ports = kept, "the driver goes on to take the packets of ports that no lane has");
         }
+        // The kernel may have another socket at such a port soon.
+        self.leave_ports();
     }
 }
