@@ -8,6 +8,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `build` | what cargo builds |
 //! | `wine` | the Wine prefix, and programs outside of the lab |
 //! | `wine_host` | Wine on a host of the lab |
 //! | `wine_process` | Windows processes as Linux sees them |
@@ -28,6 +29,7 @@
 //! | `demo` | the demo |
 
 mod bench;
+mod build;
 mod demo;
 mod lab;
 mod lab_card;
@@ -178,12 +180,12 @@ pub(crate) fn build_clock_daemon() -> Result<()> {
     deps::install(&deps::WINDOWS_LAB)?;
     add_target()?;
     wine::make()?;
-    testbed::build_program(testbed::Profile::Release)?;
+    build::for_windows(&build::PROGRAM, build::Profile::Release)?;
     windivert::build_library()?;
     let daemon = clock_daemon()?;
     fs::create_dir_all(daemon.with_file_name("")).context("cannot create the folder of the clock daemon")?;
     for (from, to) in [
-        (testbed::Profile::Release.windows("tickwire.exe")?, daemon.clone()),
+        (build::Profile::Release.windows("tickwire.exe")?, daemon.clone()),
         (windivert::library()?, daemon.with_file_name(windivert::DLL)),
     ] {
         fs::copy(&from, to).with_context(|| format!("cannot copy {}", from.display()))?;

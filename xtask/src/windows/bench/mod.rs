@@ -14,7 +14,7 @@ mod report;
 mod rows;
 mod topology;
 
-use super::testbed::Profile;
+use super::build::{self, Profile};
 use super::{lab_card, lab_programs, testbed, wine};
 use crate::bench::harness::host_state::Before;
 use crate::bench::harness::{Conditions, Report, Rounds, selection, verdict};
@@ -101,7 +101,7 @@ fn prepare(profile: Profile) -> Result<()> {
     wine::make()?;
     lab_card::build()?;
     lab_programs::build()?;
-    testbed::build_lane(profile)?;
+    build::for_windows(&build::LANE, profile)?;
     let build = workspace::build_release_of(&["tickwire-bench"])?;
     workspace::again_as_root(&build)
 }

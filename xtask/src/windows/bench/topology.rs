@@ -1,9 +1,9 @@
 //! The hosts and programs, and how a row is measured.
 
 use super::rows::{Row, Stack, Transport, Wait};
+use crate::windows::build::Profile;
 use crate::windows::lab_programs;
 use crate::windows::service_log::{self, EndedLane};
-use crate::windows::testbed::Profile;
 use crate::windows::wine::windows_path;
 use crate::windows::wine_host::WineHost;
 use anyhow::{Context, Result, ensure};

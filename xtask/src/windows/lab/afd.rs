@@ -4,9 +4,7 @@
 
 use super::lane::{self, Driver};
 use super::plain::{Hosts, PORT, peer};
-use crate::windows::cross;
 use crate::windows::lab_programs;
-use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,12 +17,6 @@ const COUNT: u32 = 500;
 
 /// What polls say on Windows, as far as the tests of Wine and of libuv show it.
 const EXPECTED: &str = include_str!("afd_expected.txt");
-
-/// Builds the program of mio.
-pub(super) fn build() -> Result<()> {
-    let mut cargo = workspace::cargo();
-    workspace::run(cross(cargo.args(["build", "--locked", "--package", "tickwire-winsock", "--example", "mio_echo"])))
-}
 
 fn mio_echo() -> Result<PathBuf> {
     lane::program("mio_echo")

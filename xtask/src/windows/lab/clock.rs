@@ -4,14 +4,14 @@
 //! The true time is a function of the machine's counter, which both hosts share. So the error of
 //! each reading is known, and can be compared with the bound that the clock itself gives.
 
+use crate::windows::build::Profile;
+use crate::windows::lab_programs;
 use crate::windows::wine_host::WineHost;
-use crate::windows::{TARGET, cross, lab_programs};
-use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::str::FromStr;
 use std::thread;
@@ -37,21 +37,9 @@ const READS: u32 = 1_000_000;
 const HOLDOVER: u32 = 0x4;
 const STALE: u32 = 0x8;
 
-/// Builds the daemon, the library, the C program and the time server.
+/// Builds the C program.
 pub(super) fn build() -> Result<()> {
-    for what in [["--package", "tickwire-timekeeper", "--example", "keep"].as_slice(), &["--package", "tickclock"]] {
-        let mut cargo = workspace::cargo();
-        workspace::run(cross(cargo.args(["build", "--locked", "--no-default-features"]).args(what)))?;
-    }
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--package", "tickwire-clock-reference", "--no-default-features"]);
-    workspace::run(cargo.args(["--example", "reference"]))?;
-    lab_programs::build_clock(&built("tickclock.dll")?)
-}
-
-/// A file that cargo has built for Windows.
-fn built(name: &str) -> Result<PathBuf> {
-    Ok(workspace::target()?.join(TARGET).join("debug").join(name))
+    lab_programs::build_clock(&Profile::Debug.windows("tickclock.dll")?)
 }
 
 /// The true time, served on host b.
@@ -64,7 +52,7 @@ pub(super) struct Reference {
 impl Reference {
     /// Fixes a true time that begins now.
     pub(super) fn begin(host: &LabHost) -> Result<Self> {
-        let program = workspace::target()?.join("debug/examples/reference").display().to_string();
+        let program = Profile::Debug.linux_example("reference")?.display().to_string();
         let file = |name: &str| host.directory().join(name).display().to_string();
         let (recipe, truth) = (file("recipe.toml"), file("truth.toml"));
         fs::write(&recipe, RECIPE).with_context(|| format!("cannot write {recipe}"))?;
@@ -166,7 +154,7 @@ pub(super) fn keeps_its_bound() -> Result<()> {
     let address = pair.b_v4();
     let reference = Reference::begin(&pair.b)?;
     let mut server = reference.serve(&address)?;
-    let keep = built("examples/keep.exe")?;
+    let keep = Profile::Debug.windows("examples/keep.exe")?;
     let mut daemon = wine.spawn(&keep, &["--poll", POLL, &address])?;
     let mut sampler = wine.spawn(&lab_programs::clock()?, &["sample"])?;
     sampler.wait_for("sample ", TIMEOUT)?;

@@ -1,8 +1,8 @@
 //! A lane: a Windows program with the stack, the service, and a peer on the kernel of another host.
 
+use crate::windows::build::Profile;
+use crate::windows::windivert;
 use crate::windows::wine_host::WineHost;
-use crate::windows::{TARGET, cross, windivert};
-use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
@@ -31,16 +31,8 @@ const CONNECTIONS: usize = 100;
 /// Bytes of the stream, several times what the rings hold.
 const STREAM: usize = 16 << 20;
 
-/// Builds the service and the programs.
-pub(super) fn build() -> Result<()> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--package", "tickwire-service-windows"]);
-    cargo.args(["--package", "tickwire-card-windows", "--examples"]);
-    workspace::run(cross(&mut cargo))
-}
-
 pub(super) fn program(name: &str) -> Result<PathBuf> {
-    Ok(workspace::target()?.join(TARGET).join("debug/examples").join(format!("{name}.exe")))
+    Profile::Debug.windows(&format!("examples/{name}.exe"))
 }
 
 /// By which driver the service has its packets.

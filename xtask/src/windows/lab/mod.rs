@@ -20,7 +20,8 @@ mod windivert;
 
 pub(super) use program::Hosts;
 
-use super::{lab_card, real_windivert, stress, suite, wine};
+use super::build::{self, Needs, Profile};
+use super::{lab_card, lab_programs, real_windivert, stress, suite, wine};
 use crate::{deps, prepare, workspace};
 use anyhow::{Result, ensure};
 use std::time::Instant;
@@ -107,27 +108,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Returns only on failure.
 fn prepare() -> Result<()> {
     workspace::ask_for_root()?;
-    build()?;
+    build_for(&build::LAB)?;
     // To build the testbed, and to run it.
     deps::install(&deps::LAB)?;
+    super::testbed::build_for_linux(Profile::Debug)?;
+    build::example_for_linux("tickwire-clock-reference", "reference", Profile::Debug)?;
     real_windivert::get()?;
     super::windivert::build(&lane::program("lab_service")?)?;
-    testbed::build()?;
-    afd::build()?;
-    program::build()?;
     clock::build()?;
     suite::build_program()?;
     workspace::again_as_root(&workspace::target()?.join("debug"))
 }
 
-/// Installs and builds what Windows programs on hosts of the lab need.
+/// Installs and builds what plain Windows programs on the lane need.
 pub(super) fn build() -> Result<()> {
+    build_for(&build::LANE)
+}
+
+fn build_for(needs: &Needs) -> Result<()> {
     deps::install(&deps::WINDOWS)?;
     deps::install(&deps::WINDOWS_LAB)?;
     super::add_target()?;
     wine::make()?;
     lab_card::build()?;
-    lane::build()?;
+    build::for_windows(needs, Profile::Debug)?;
     super::replacement::build()?;
-    plain::build()
+    lab_programs::build()
 }

@@ -2,11 +2,10 @@
 //! counters prove which.
 
 use super::lane::{self, Driver};
+use crate::windows::build::Profile;
 use crate::windows::lab_programs;
 use crate::windows::wine::windows_path;
 use crate::windows::wine_host::WineHost;
-use crate::windows::{TARGET, cross};
-use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,21 +29,9 @@ const COUNT: u32 = 1000;
 const AS_ON_WINDOWS: [&str; 6] =
     ["an exception alone", "waits", "hung up, failed, writable", "no time below zero", "data and the end", "\nthe end"];
 
-/// Builds the program, the library and the launcher.
-pub(super) fn build() -> Result<()> {
-    lab_programs::build()?;
-    for what in
-        [["--package", "tickwire-winsock"].as_slice(), &["--package", "tickwire-launcher-windows", "--examples"]]
-    {
-        let mut cargo = workspace::cargo();
-        workspace::run(cross(cargo.args(["build", "--locked"]).args(what)))?;
-    }
-    Ok(())
-}
-
 /// A file that cargo has built.
 pub(super) fn built(name: &str) -> Result<PathBuf> {
-    Ok(workspace::target()?.join(TARGET).join("debug").join(name))
+    Profile::Debug.windows(name)
 }
 
 /// Host a, with Wine, and the service; host b has a kernel.

@@ -3,8 +3,7 @@
 use super::{lane, plain};
 use crate::windows::wine::windows_path;
 use crate::windows::wine_host::WineHost;
-use crate::windows::{TARGET, cross, lab_programs, windivert};
-use crate::workspace;
+use crate::windows::{lab_programs, windivert};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -33,14 +32,8 @@ const NOT_FOUND: i32 = 127;
 /// The service's options in the lab.
 pub(super) const SERVICE: [&str; 5] = ["service", "--interface", "eth0", "--driver", "lab"];
 
-/// Builds the program. (The library and the plain program are those of `plain`.)
-pub(super) fn build() -> Result<()> {
-    let mut cargo = workspace::cargo();
-    workspace::run(cross(cargo.args(["build", "--locked", "--package", "tickwire"])))
-}
-
 pub(super) fn tickwire() -> Result<PathBuf> {
-    Ok(workspace::target()?.join(TARGET).join("debug/tickwire.exe"))
+    plain::built("tickwire.exe")
 }
 
 /// Host a, with Wine; host b has a kernel.

@@ -1,6 +1,7 @@
 //! The pattern of 2015 with its consumer, and one of its producers, on Windows.
 
-use crate::windows::testbed::{self, Profile};
+use crate::windows::build::Profile;
+use crate::windows::testbed;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -9,11 +10,6 @@ const STREAMS: usize = 48;
 
 /// The producer on Windows: it has long messages, and short ones of each transport.
 const PRODUCER: &str = "12";
-
-/// Builds the programs.
-pub(super) fn build() -> Result<()> {
-    testbed::build(Profile::Debug)
-}
 
 /// Every message of 48 streams arrives once, whole and in order, on the kernel's sockets and on the
 /// lane. All sockets of the consumer and of a producer on Windows are on their lanes, whose

@@ -16,10 +16,10 @@ mod kills;
 mod load;
 mod peer;
 
+use super::build::{self, Profile};
 use super::lab::Hosts;
-use super::testbed::Profile;
 use super::wine::windows_path;
-use super::{lab_card, lab_programs, testbed, wine};
+use super::{lab_card, lab_programs, wine};
 use crate::bench::harness::host_state::Before;
 use crate::bench::harness::report::write;
 use crate::bench::harness::{selection, table};
@@ -154,6 +154,6 @@ fn prepare(profile: Profile) -> Result<()> {
     wine::make()?;
     lab_card::build()?;
     lab_programs::build()?;
-    testbed::build_program(profile)?;
+    build::for_windows(&build::PROGRAM, profile)?;
     workspace::again_as_root(&workspace::target()?.join("release"))
 }

@@ -7,7 +7,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `build` | the programs, for the lab's case and for a measurement |
+//! | `build` | the programs |
 //! | `starter` | starts a Windows node inside of a host of the lab, for the controller |
 //! | `wakeup` | what a wakeup costs on this machine |
 
@@ -15,11 +15,12 @@ mod build;
 mod starter;
 mod wakeup;
 
-pub(super) use build::{Profile, build, build_lane, build_program};
+pub(super) use build::build_for_linux;
 pub(super) use starter::StarterOptions;
 pub(super) use starter::run as start_node;
 pub(super) use wakeup::cost_us as wakeup_cost_us;
 
+use super::build::Profile;
 use super::{lab_card, wine};
 use crate::bench::harness::host_state::Before;
 use crate::{deps, prepare, workspace};
@@ -70,8 +71,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The controller; the starter is still missing.
 pub(super) fn controller(profile: Profile) -> Result<Command> {
-    let mut controller = Command::new(profile.controller()?);
-    controller.arg("--node").arg(profile.linux_node()?);
+    let mut controller = Command::new(build::controller()?);
+    controller.arg("--node").arg(build::linux_node(profile)?);
     controller.args(["--machine", &machine()?]);
     controller.args(["--clock", "the consumer reads it by Windows' performance counter, in steps of 100 ns"]);
     Ok(controller)
@@ -101,7 +102,7 @@ fn prepare() -> Result<()> {
     super::add_target()?;
     wine::make()?;
     lab_card::build()?;
-    build(Profile::Release)?;
+    build::build(Profile::Release)?;
     workspace::run(workspace::cargo().args(["build", "--release", "--locked", "--package", "tickwire-bench"]))?;
     workspace::again_as_root(&workspace::target()?.join("release"))
 }

@@ -4,7 +4,7 @@
 //! Wine and the service run on the processors of this process, as the kernel's part of receiving
 //! does; the node has its own.
 
-use super::Profile;
+use crate::windows::build::Profile;
 use crate::windows::service_log;
 use crate::windows::wine;
 use crate::windows::wine_host::WineHost;
