@@ -30,6 +30,8 @@ static int is_before(const struct suite_case *a, const struct suite_case *b)
 {
 	int order = strcmp(a->group, b->group);
 
+	if (!order)
+		order = strcmp(a->file, b->file);
 	return order ? order < 0 : a->line < b->line;
 }
 

@@ -213,7 +213,7 @@ static void add(const char *kind, const struct option *option, int line, void (*
 	char *name = malloc(64);
 
 	snprintf(name, 64, "%s_%s", kind, option->name);
-	*one = (struct suite_case){ SUBJECT, name, line, run, option, NULL };
+	*one = (struct suite_case){ SUBJECT, name, __FILE__, line, run, option, NULL };
 	add_case(one);
 }
 

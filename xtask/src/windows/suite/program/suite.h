@@ -16,7 +16,7 @@
 
 /* A case; it is in the list once its file has been loaded. */
 struct suite_case {
-	const char *group, *name;
+	const char *group, *name, *file;
 	int line;
 	void (*run)(const void *argument);
 	const void *argument;
@@ -30,7 +30,9 @@ void add_case(struct suite_case *one);
 	static void case_##name(const void *);                                                      \
 	__attribute__((constructor)) static void add_##name(void)                                   \
 	{                                                                                           \
-		static struct suite_case one = { SUBJECT, #name, __LINE__, case_##name, NULL, NULL };  \
+		static struct suite_case one = {                                                    \
+			SUBJECT, #name, __FILE__, __LINE__, case_##name, NULL, NULL                     \
+		};                                                                                    \
 		add_case(&one);                                                                     \
 	}                                                                                           \
 	static void case_##name(const void *unused)
@@ -97,6 +99,9 @@ void say_name(const char *what, const void *name, int length, int port);
 /* An extension function. */
 void *extension(SOCKET s, GUID id);
 #define EXTENSION(type, s, id) ((type)extension(s, (GUID)id))
+
+/* Says how a request has failed, unless it has ended well or will end later. */
+void say_unless_begun(const char *what, int is_good);
 
 /* Waits for a request with an event, and says its result. */
 void finished(const char *what, SOCKET s, OVERLAPPED *overlapped);

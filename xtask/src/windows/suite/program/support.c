@@ -270,6 +270,12 @@ void begin_receiving(SOCKET s, OVERLAPPED *overlapped, char *into, int length, D
 	OKAY("recv", WSARecv(s, &part, 1, NULL, &flags, overlapped, NULL));
 }
 
+void say_unless_begun(const char *what, int is_good)
+{
+	if (!is_good && WSAGetLastError() != WSA_IO_PENDING)
+		say_success(what, 0);
+}
+
 void finished(const char *what, SOCKET s, OVERLAPPED *overlapped)
 {
 	DWORD count = 0, flags = 0;
