@@ -1,5 +1,5 @@
-//! Notification of changed interfaces, addresses and routes. Neighbours are not announced by
-//! Windows: see [`crate::NeighbourWatch`].
+//! Notification of changed interfaces, addresses and routes. Windows announces no changes of
+//! neighbours: paths look at theirs again ([`crate::WindowsHost::update`]).
 
 use crate::sys::{Announced, Event, Registrations, Signal};
 use std::os::windows::io::{AsHandle, BorrowedHandle};

@@ -2,7 +2,6 @@
 
 use crate::error::Result;
 use crate::neighbour::{NeighbourEntry, NeighbourState};
-use crate::neighbour_watch::{NeighbourChange, NeighbourWatch};
 use crate::path::{PathDecision, ResolvedPath};
 use crate::resolution::{ResolutionLimits, apply_resolution};
 use crate::resolver::NeighbourResolver;
@@ -131,25 +130,6 @@ pub fn read_tables() -> Result<HostTables> {
 /// If the neighbour table cannot be read.
 pub fn read_neighbour(interface: u32, address: Address) -> Result<Option<NeighbourEntry>> {
     sys::neighbour(interface, address, &mut NeighbourTable::default())
-}
-
-impl NeighbourWatch {
-    /// Reads the kernel's table and compares: what has changed of the watched neighbours.
-    ///
-    /// # Errors
-    /// If the neighbour table cannot be read.
-    pub fn poll(&mut self) -> Result<Vec<NeighbourChange>> {
-        if self.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut watched = Vec::new();
-        sys::for_each_neighbour(|entry| {
-            if self.watches(entry.interface, entry.address) {
-                watched.push(entry);
-            }
-        })?;
-        Ok(self.compare(watched))
-    }
 }
 
 /// Whether this is Wine, where the host has gaps: no announcements, no selection of routes, no

@@ -13,7 +13,6 @@
 //! | `best_route` | selection of a route in the tables |
 //! | `source` | selection of the source address (RFC 6724 §5) |
 //! | `path` | how to reach a destination, and why a lane cannot use a path |
-//! | `neighbour_watch` | which of the watched neighbours have changed |
 //! | `resolution` | how often a neighbour may be resolved, and when that has failed |
 //! | `port_owner` | which process has a port |
 //! | `firewall` | the questions to the firewall |
@@ -35,7 +34,6 @@ mod error;
 mod firewall;
 mod interface;
 mod neighbour;
-mod neighbour_watch;
 #[cfg_attr(not(windows), allow(dead_code, reason = "its caller needs Windows"))]
 mod outbound_rules;
 mod path;
@@ -64,7 +62,6 @@ pub use error::{IpHelperError, Result};
 pub use firewall::{Firewall, FirewallError, InboundPort, InboundVerdict, NoFirewall};
 pub use interface::{FamilySettings, HostInterface, InterfaceKind};
 pub use neighbour::{NeighbourEntry, NeighbourState, apply_neighbour};
-pub use neighbour_watch::{MAX_WATCHED, NeighbourChange, NeighbourWatch};
 pub use path::{PathDecision, ResolvedPath, RouteChoice};
 pub use port_owner::{EndpointRow, MAX_OWNERS, PortOwner, PortProof, PortProtocol, match_connection, match_owners};
 pub use prefix::IpPrefix;

@@ -26,7 +26,7 @@ pub(crate) use firewall::FirewallManager;
 pub(crate) use firewall_policy::outbound_rules;
 pub(crate) use interfaces::interfaces;
 pub(crate) use library::is_wine;
-pub(crate) use neighbours::{NeighbourTable, for_each_neighbour, neighbour};
+pub(crate) use neighbours::{NeighbourTable, neighbour};
 pub(crate) use notify::{Announced, Registrations, Signal};
 pub(crate) use port_table::{tcp_rows, udp_rows};
 pub(crate) use process_image::process_image;

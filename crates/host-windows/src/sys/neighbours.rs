@@ -34,21 +34,15 @@ impl NeighbourTable {
         if self.read.is_none_or(|read| read.elapsed() >= SAME_TABLE) {
             self.read = None;
             self.entries.clear();
-            for_each_neighbour(|entry| {
-                self.entries.insert((entry.interface, entry.address), entry);
-            })?;
+            for family in FAMILIES {
+                let table = table(family)?;
+                let entries = table.rows().filter_map(entry);
+                self.entries.extend(entries.map(|entry| ((entry.interface, entry.address), entry)));
+            }
             self.read = Some(Instant::now());
         }
         Ok(self.entries.get(&(interface, address)).copied())
     }
-}
-
-/// Calls a function for each entry of the kernel's table.
-pub(crate) fn for_each_neighbour(mut take: impl FnMut(NeighbourEntry)) -> Result<()> {
-    for family in FAMILIES {
-        table(family)?.rows().filter_map(entry).for_each(&mut take);
-    }
-    Ok(())
 }
 
 /// The kernel's entry of a neighbour; `None` if it has none. From the whole table, a copy of up to

@@ -43,14 +43,11 @@ impl AcceleratedHost {
     }
 
     /// Reads addresses and routes again. Returns whether they have changed.
-    pub(super) fn refresh(&mut self) -> bool {
-        match self.host.refresh() {
-            Ok(changes) => !changes.is_empty(),
-            Err(error) => {
-                tracing::warn!(%error, "the host's addresses and routes cannot be read");
-                false
-            }
-        }
+    ///
+    /// # Errors
+    /// If they cannot be read: what was known stays.
+    pub(super) fn refresh(&mut self) -> Result<bool, IpHelperError> {
+        self.host.refresh().map(|changes| !changes.is_empty())
     }
 
     /// Whether an address is one of the card.

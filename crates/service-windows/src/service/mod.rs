@@ -28,12 +28,12 @@ use mailbox::Mailbox;
 use recheck::Recheck;
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::windows::io::BorrowedHandle;
+use std::os::windows::io::{AsHandle, BorrowedHandle};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_card_windows::card::PacketCard;
-use tickwire_host_windows::Firewall;
+use tickwire_host_windows::{ChangedTables, Changes, Firewall};
 use tickwire_lane::control::{Push, Reason};
 use tickwire_lane_windows::control::{ListenError, PipeListener, ServerChannel};
 use tickwire_lane_windows::event::wait_for;
@@ -46,8 +46,16 @@ const MOST_CLIENTS: usize = 512;
 /// At most so many of them are of one process.
 const MOST_OF_PROCESS: usize = 8;
 
-/// How often addresses and routes are read again.
+/// How often the service looks after its card and the driver. Addresses and routes are read so
+/// often where Windows announces no changes.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// How often they are read where Windows announces changes, in case one is missing.
+const REFRESH_ANNOUNCED: Duration = Duration::from_secs(10);
+
+/// The shortest time from one reading to the next. It doubles, up to [`REFRESH`], while changes go
+/// on: any router of the link can cause them.
+const SOONEST: Duration = Duration::from_millis(50);
 
 /// For so long the end of the service waits for its threads.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
@@ -136,20 +144,32 @@ impl WindowsService {
     /// # Errors
     /// If Windows cannot wait, or the network card is gone.
     pub fn run(&mut self, stop: BorrowedHandle<'_>) -> io::Result<()> {
-        let mut refreshed = Instant::now();
+        let changes = Changes::start();
+        let often = if changes.is_some() { REFRESH_ANNOUNCED } else { REFRESH };
+        let (mut looked, mut refreshed) = (Instant::now(), Instant::now());
+        // What has changed since the tables were read first was not announced.
+        let (mut has_changed, mut pause) = (changes.is_some(), SOONEST);
         loop {
-            let found = wait_for(&[stop, self.listener.event()], Some(REFRESH))?;
-            if found == Some(0) {
+            let announced = changes.as_ref().map(AsHandle::as_handle);
+            let events: Vec<_> = [stop, self.listener.event()].into_iter().chain(announced).collect();
+            if wait_for(&events, Some(if has_changed { pause } else { REFRESH }))? == Some(0) {
                 return Ok(());
             }
+            has_changed |= changes.as_ref().is_some_and(|changes| changes.take() != ChangedTables::default());
+            if refreshed.elapsed() >= if has_changed { pause } else { often } {
+                // (After a failure it is tried again, ever later.)
+                let is_calm = !has_changed || refreshed.elapsed() >= 2 * REFRESH;
+                pause = if is_calm { SOONEST } else { (2 * pause).min(REFRESH) };
+                has_changed = !self.shared.core().refresh();
+                refreshed = Instant::now();
+            }
             // Not for each program that connects: the core may be busy with others' claims.
-            if refreshed.elapsed() >= REFRESH {
+            if looked.elapsed() >= REFRESH {
                 if self.shared.core().has_lost_card() {
                     return Err(io::Error::other("the network card, or its driver, is gone"));
                 }
-                self.shared.core().refresh();
                 self.shared.core().leave_ports();
-                refreshed = Instant::now();
+                looked = Instant::now();
             }
             self.clients.retain(|client| !client.thread.is_finished());
             match self.listener.accept() {

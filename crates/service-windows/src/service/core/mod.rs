@@ -100,6 +100,8 @@ pub(super) struct Core {
     captures: BTreeMap<CaptureNumber, UserShare>,
     last_capture: CaptureNumber,
     generation: u64,
+    /// The driver has not followed the addresses.
+    is_behind: bool,
 }
 
 impl Core {
@@ -138,6 +140,7 @@ impl Core {
             captures,
             last_capture,
             generation,
+            is_behind: false,
         })
     }
 
@@ -256,20 +259,30 @@ impl Core {
     }
 
     /// Reads addresses and routes again, and ends claims whose addresses have gone. Returns whether
-    /// something has changed since the last call.
+    /// the driver and the lanes have what Windows has now: else it is to be tried again.
     pub(super) fn refresh(&mut self) -> bool {
-        let has_changed = self.host.refresh();
-        if has_changed {
+        let has_changed = match self.host.refresh() {
+            Ok(has_changed) => has_changed,
+            Err(error) => {
+                tracing::warn!(%error, "the host's addresses and routes cannot be read");
+                return false;
+            }
+        };
+        if has_changed || self.is_behind {
             let new = self.host.tables();
-            if let Some(Err(error)) = self.packets.call(move |path| path.set_host(new)) {
+            let followed = self.packets.call(move |path| path.set_host(new));
+            self.is_behind = matches!(followed, Some(Err(_)));
+            if let Some(Err(error)) = followed {
                 tracing::warn!(%error, "the driver does not follow the addresses yet");
             }
+        }
+        if has_changed {
             self.generation += 1;
             for (lane, claim) in self.claims.stranded(|address| self.host.is_ours(address)) {
                 self.lose(lane, claim, Reason::Address);
             }
         }
-        has_changed
+        !self.is_behind
     }
 
     /// A number that changes when addresses or routes do.
