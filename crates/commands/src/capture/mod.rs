@@ -20,6 +20,7 @@ use crate::args::capture::CaptureOptions;
 use anyhow::{Context, Result, bail};
 use file::CaptureFile;
 use names::Names;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -99,12 +100,13 @@ pub fn run(
 
     let waits_for = wanted::check(&wanted::lanes(service)?, arguments, may_see_all)?;
     let mut names = Names::read(service)?;
-    let out = open(&arguments.write)?;
+    let out = Output::open(&arguments.write)?;
     let lost_before = service.lost()?;
     let request = Request::Capture { lane: arguments.lane.unwrap_or(0), snaplen: arguments.snaplen };
     let mut stream = service.begin(&request)?;
     let to = if is_stdout(&arguments.write) { "standard output".into() } else { arguments.write.display().to_string() };
     let cannot_write = || format!("cannot write to {to}");
+    let out = out.empty().with_context(cannot_write)?;
     let mut file = CaptureFile::new(out, clock, arguments.snaplen).with_context(cannot_write)?;
     file.flush().with_context(cannot_write)?;
     eprintln!("tickwire: capturing to {to} (Ctrl-C ends)");
@@ -160,16 +162,41 @@ fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn open(path: &Path) -> Result<BufWriter<Box<dyn Write>>> {
-    let out: Box<dyn Write> = if is_stdout(path) {
-        if std::io::stdout().is_terminal() {
-            bail!("packets are nothing for a terminal: name a file with -w, or pass standard output on to a program");
+/// Where captured packets go.
+enum Output {
+    Standard,
+    /// It has what it had before.
+    File(File),
+}
+
+impl Output {
+    fn open(path: &Path) -> Result<Self> {
+        if is_stdout(path) {
+            if std::io::stdout().is_terminal() {
+                bail!(
+                    "packets are nothing for a terminal: name a file with -w, or pass standard output on to a program"
+                );
+            }
+            return Ok(Self::Standard);
         }
-        Box::new(std::io::stdout())
-    } else {
-        Box::new(std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))?)
-    };
-    Ok(BufWriter::with_capacity(1 << 16, out))
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        Ok(Self::File(file.with_context(|| format!("cannot create {}", path.display()))?))
+    }
+
+    /// Empties the file. To be called when the service has begun the capture: it may refuse it.
+    fn empty(self) -> std::io::Result<BufWriter<Box<dyn Write>>> {
+        let out: Box<dyn Write> = match self {
+            Self::Standard => Box::new(std::io::stdout()),
+            Self::File(file) => {
+                // Pipes and devices have no length.
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                Box::new(file)
+            }
+        };
+        Ok(BufWriter::with_capacity(1 << 16, out))
+    }
 }
 
 /// The error for a reply of the wrong type.
