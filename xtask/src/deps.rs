@@ -134,8 +134,14 @@ pub(crate) const CMAKE: Need = tool("cmake", "cmake");
 pub(crate) const CROSS_CXX: Need = tool("x86_64-w64-mingw32-g++", "g++-mingw-w64-x86-64-win32");
 
 /// What building for Windows needs, and running the result.
-pub(crate) const WINDOWS: [Need; 2] =
-    [tool("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64-win32"), tool("/usr/lib/wine/wine64", "wine64")];
+///
+/// The preloader keeps addresses free that Wine needs. Without it one program in a thousand does
+/// not start, and says nothing if Wine's messages are off.
+pub(crate) const WINDOWS: [Need; 3] = [
+    tool("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64-win32"),
+    tool("/usr/lib/wine/wine64", "wine64"),
+    tool("/usr/lib/wine/wine64-preloader", "wine64-preloader"),
+];
 
 /// What running Windows programs in the lab needs in addition to [`WINDOWS`]: among others
 /// Winelib's compiler, for the lab card and the driver's stand-in, and the tools by which these
