@@ -14,14 +14,25 @@ use crate::socket::request::connect::Connect;
 use crate::socket::request::send::{Piece, Send};
 use crate::socket::request::{Parts, Work};
 use crate::socket::table;
-use crate::socket::{Kind, State};
+use crate::socket::{Kind, Socket, State};
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use tickwire_lane::control::Reason;
 use tickwire_windows_abi::sockaddr;
 use windows_sys::Win32::Foundation::{FALSE, TRUE};
 use windows_sys::Win32::Networking::WinSock::{SOCKADDR, SOCKET, TF_REUSE_SOCKET};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::core::BOOL;
+
+/// Why the kernel has a listener, and will have what is accepted of it; `None` if it has none. One
+/// that is not known here comes from another process.
+fn reason_of_kernel(listener: Option<&Socket>) -> Option<Reason> {
+    match listener.map(Socket::state) {
+        None => Some(Reason::Passed),
+        Some(State::Kernel { reason, .. }) => Some(reason),
+        Some(_) => None,
+    }
+}
 
 pub(super) unsafe extern "system" fn accept_ex(
     listener: SOCKET,
@@ -40,8 +51,15 @@ pub(super) unsafe extern "system" fn accept_ex(
         remote_len: remote_len as usize,
     };
     let ours = || {
-        let Some(known) = table::get(listener) else { return Ok(None) };
-        if !matches!(known.state(), State::Listener { .. }) || overlapped.is_null() {
+        let known = table::get(listener);
+        if let Some(reason) = reason_of_kernel(known.as_deref()) {
+            table::get(socket).map(|accepting| accepting.leave_lane(reason));
+            return Ok(None);
+        }
+        let Some(known) = known.filter(|known| matches!(known.state(), State::Listener { .. })) else {
+            return Ok(None);
+        };
+        if overlapped.is_null() {
             return Ok(None);
         }
         match table::get(socket) {

@@ -221,3 +221,24 @@ CASE(accept_by_a_port)
 	closesocket(l);
 	CloseHandle(port);
 }
+
+/* A listener that comes from another process may be the kernel's, and so is what it accepts. */
+CASE(accept_by_a_duplicate)
+{
+	struct sockaddr_in name;
+	SOCKET l = listening(&name), d, s = stream(), control;
+	OVERLAPPED overlapped = with_event();
+	WSAPROTOCOL_INFOA info;
+
+	OKAY("duplicate", WSADuplicateSocketA(l, GetCurrentProcessId(), &info));
+	d = WSASocketA(FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, &info, 0, WSA_FLAG_OVERLAPPED);
+	TRUTH("accept", accept_ex(d, s, 0, &overlapped));
+	control = dialled(&name, "send:3 drain");
+	finished("accepted", d, &overlapped);
+	OKAY("context", setsockopt(s, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)&d, sizeof(d)));
+	NUMBER("recv", recv(s, room, 3, MSG_WAITALL));
+	closesocket(control);
+	closesocket(s);
+	closesocket(d);
+	closesocket(l);
+}
