@@ -12,8 +12,8 @@ const MIRROR: &str = "10.96.0.1";
 /// In the environment of the tests: the mirror's address and the host's own.
 const VARIABLE: &str = "LIBUV_MIRROR";
 
-/// Within this the runner ends: it gives most tests 20 s, and some 80 s (`timeouts.c`).
-const TIMEOUT: Duration = Duration::from_secs(100);
+/// Within this the runner ends: it gives most tests 40 s, and some 160 s (`timeouts.c`).
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// What a run of a test has shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
