@@ -76,8 +76,8 @@ pub(crate) struct Service {
     #[command(flatten)]
     pub(crate) socket: Socket,
 
-    /// The group, or its SID, whose members may be accelerated [default: `Tickwire Users`, if there
-    /// is such a group, else administrators only]
+    /// The group, or its SID, whose members may be accelerated, beside administrators [default:
+    /// `Tickwire Users`, if there is such a group]
     #[arg(long, value_name = "GROUP")]
     pub(crate) socket_group: Option<String>,
 
