@@ -38,27 +38,48 @@ struct Question {
     answer: SyncSender<Answer>,
 }
 
-/// Whether the firewall is at work, and when that was found out.
-#[derive(Debug, Default)]
-struct AtWork(Mutex<Option<(Instant, bool)>>);
+/// What was found out, and when it was asked for.
+#[derive(Debug)]
+struct Remembered<T> {
+    lasts: Duration,
+    known: Mutex<Option<(Instant, T)>>,
+}
+
+impl<T> Remembered<T> {
+    const fn new(lasts: Duration) -> Self {
+        Self { lasts, known: Mutex::new(None) }
+    }
+
+    /// Looks at it. It is found out (anew) if it was asked for too long ago.
+    ///
+    /// # Errors
+    /// If it cannot be found out. That is not remembered.
+    fn look<R>(
+        &self,
+        find_out: impl FnOnce() -> Result<T, FirewallError>,
+        look: impl FnOnce(&T) -> R,
+    ) -> Result<R, FirewallError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (asked, value) = match known.take() {
+            Some((asked, value)) if asked.elapsed() < self.lasts => (asked, value),
+            _ => (Instant::now(), find_out()?),
+        };
+        let seen = look(&value);
+        *known = Some((asked, value));
+        Ok(seen)
+    }
+}
+
+/// Whether the firewall is at work.
+type AtWork = Remembered<bool>;
 
 impl AtWork {
     /// Whether it is, as of [`AT_WORK_AGAIN`] ago at most.
     ///
     /// # Errors
-    /// As [`sys::runs_firewall`]. They are not remembered.
+    /// As [`sys::runs_firewall`].
     fn get(&self) -> Result<bool, FirewallError> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((since, is_at_work)) = *known
-            && since.elapsed() < AT_WORK_AGAIN
-        {
-            return Ok(is_at_work);
-        }
-        *known = None;
-        let asked = Instant::now();
-        let is_at_work = sys::runs_firewall()?;
-        *known = Some((asked, is_at_work));
-        Ok(is_at_work)
+        self.look(sys::runs_firewall, |is_at_work| *is_at_work)
     }
 }
 
@@ -69,8 +90,8 @@ pub struct WindowsFirewall {
     at_work: Arc<AtWork>,
     /// When it has not answered in time.
     silent: Mutex<Option<Instant>>,
-    /// The rules about packets that leave, and when they were read.
-    outbound: Mutex<Option<(Instant, OutboundRules)>>,
+    /// The rules about packets that leave.
+    outbound: Remembered<OutboundRules>,
 }
 
 impl WindowsFirewall {
@@ -109,23 +130,14 @@ impl Firewall for WindowsFirewall {
         protocol: PortProtocol,
         port: Option<u16>,
     ) -> Result<bool, FirewallError> {
-        let mut known = self.outbound.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((read, rules)) if read.elapsed() < READ_AGAIN => Ok(rules.lets_out(program, protocol, port)),
-            _ => {
-                *known = None;
-                let rules = read_outbound(&self.at_work)?;
-                let lets_out = rules.lets_out(program, protocol, port);
-                *known = Some((Instant::now(), rules));
-                Ok(lets_out)
-            }
-        }
+        self.outbound.look(|| read_outbound(&self.at_work), |rules| rules.lets_out(program, protocol, port))
     }
 }
 
 impl WindowsFirewall {
     fn of(questions: SyncSender<Question>) -> Self {
-        Self { questions, at_work: Arc::default(), silent: Mutex::default(), outbound: Mutex::default() }
+        let (at_work, outbound) = (Remembered::new(AT_WORK_AGAIN), Remembered::new(READ_AGAIN));
+        Self { questions, at_work: Arc::new(at_work), silent: Mutex::default(), outbound }
     }
 
     /// Asks, and waits for the answer.
@@ -196,8 +208,8 @@ mod tests {
 
     #[test]
     fn the_service_manager_is_not_asked_for_each_port() {
-        let at_work = AtWork::default();
-        let ago = |ago| *at_work.0.lock().unwrap() = Some((Instant::now().checked_sub(ago).unwrap(), true));
+        let at_work = AtWork::new(AT_WORK_AGAIN);
+        let ago = |ago| *at_work.known.lock().unwrap() = Some((Instant::now().checked_sub(ago).unwrap(), true));
         assert!(!at_work.get().unwrap(), "Wine has no such service");
         ago(Duration::ZERO);
         assert!(at_work.get().unwrap(), "as it was a moment ago");
